@@ -1,0 +1,31 @@
+# Chores. `make demo` and `make test` need nothing but Python 3.11+ (with venv) and a package index.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint format bench clean
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Sonde needs Python 3.11 or newer; run: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --editable . --group dev
+	touch $@
+
+demo: $(VENV)/ready ## Train a small model and record it
+	$(BIN)/sonde demo
+
+test: $(VENV)/ready ## Run all tests
+	$(BIN)/pytest -n 2 $(ARGS)
+
+lint: $(VENV)/ready ## Formatting, lint, types and import contracts
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+format: $(VENV)/ready ## Rewrite the files as `make lint` wants them
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+bench: $(VENV)/ready ## Measure; prints the tables of benchmarks/RESULTS.md
+	$(BIN)/python benchmarks/store.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,93 @@
+"""Typed members of JSON objects: what is wrong becomes a `FormatError` that says which key."""
+
+import contextlib
+import difflib
+import enum
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+from sonde.core.errors import FormatError
+from sonde.core.strict_json import Json
+
+T = TypeVar("T")
+E = TypeVar("E", bound=enum.StrEnum)
+
+
+def member(data: Json, key: str, read: Callable[[Json], T]) -> T:
+    """What `read` makes of `data[key]`; its complaints get the key in front.
+
+    Example:
+        >>> member({"step": 3}, "step", whole)
+        3
+        >>> member({"step": "3"}, "step", whole)
+        Traceback (most recent call last):
+        ...
+        sonde.core.errors.FormatError: step: expected a whole number, got '3'.
+    """
+    if not isinstance(data, Mapping):
+        raise FormatError(f"expected an object with the key {key!r}, got {reprlib.repr(data)}.")
+    if key not in data:
+        raise FormatError(f"{key}: missing.")
+    return _read_at(key, read, data[key])
+
+
+def text(value: Json) -> str:
+    if not isinstance(value, str):
+        raise FormatError(f"expected text, got {reprlib.repr(value)}.")
+    return value
+
+
+def whole(value: Json) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise FormatError(f"expected a whole number, got {reprlib.repr(value)}.")
+    return value
+
+
+def flag(value: Json) -> bool:
+    if not isinstance(value, bool):
+        raise FormatError(f"expected true or false, got {reprlib.repr(value)}.")
+    return value
+
+
+def list_of(read: Callable[[Json], T]) -> Callable[[Json], tuple[T, ...]]:
+    """A reader of lists; its complaints get the position in front."""
+
+    def read_list(value: Json) -> tuple[T, ...]:
+        if not isinstance(value, list | tuple):
+            raise FormatError(f"expected a list, got {reprlib.repr(value)}.")
+        return tuple(_read_at(f"[{i}]", read, item) for i, item in enumerate(value))
+
+    return read_list
+
+
+def one_of(vocabulary: type[E]) -> Callable[[Json], E]:
+    """A reader of a closed vocabulary; an unknown word is refused with the nearest known one."""
+
+    def read_word(value: Json) -> E:
+        words = [word.value for word in vocabulary]
+        if value in words:
+            return vocabulary(value)
+        nearest = difflib.get_close_matches(value, words, n=1) if isinstance(value, str) else []
+        hint = f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(words)}."
+        raise FormatError(f"expected a known {vocabulary.__name__.lower()}, got {reprlib.repr(value)}; {hint}")
+
+    return read_word
+
+
+@contextlib.contextmanager
+def refusals_as_format_errors() -> Iterator[None]:
+    """Turns a constructor's `ValueError` or `TypeError` into a `FormatError`: its arguments were read."""
+    try:
+        yield
+    except FormatError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise FormatError(str(error)) from error
+
+
+def _read_at(place: str, read: Callable[[Json], T], value: Json) -> T:
+    try:
+        return read(value)
+    except FormatError as error:
+        raise FormatError(f"{place}: {error}") from error
