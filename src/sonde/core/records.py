@@ -110,7 +110,7 @@ class Recorder(Protocol):
     """Takes frames and events from a training; never blocks and never raises while it is open."""
 
     def append(self, frame: Frame) -> None:
-        """Take one row. A step below the table's last one starts a new branch."""
+        """Take one row. A step below the table's last one, or below the branch's first, starts a new branch."""
 
     def event(self, kind: str, *, step: int | None = None, data: Mapping[str, Any] | None = None) -> None:
         """Take one event."""

@@ -1,0 +1,1 @@
+"""Runs on disk: open data, written without getting in the way, read from anywhere."""

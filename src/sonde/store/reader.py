@@ -1,0 +1,319 @@
+"""Reads a run: while it is written, after it was killed, copied half-way, or long ended. Needs no torch."""
+
+import fnmatch
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sonde.core.errors import TagNotFound
+from sonde.core.frames import Columns, Float32, Frame, is_missing
+from sonde.core.records import Branch, Ending, Event, Float64, Int64, Point, Series, State, Window
+from sonde.store import branches, layout, states
+from sonde.store.table_reader import Stretch, TableReader
+from sonde.store.table_view import outer_join
+from sonde.store.zoom import single, zoom
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def load(run: str | os.PathLike[str]) -> "Run":
+    """A recorded run, live or ended.
+
+    Args:
+        run: Its folder.
+
+    Raises:
+        RunNotFound: there is no run.
+        RunUnreadable: it is damaged, or written by a newer Sonde (`SchemaTooNew`).
+    """
+    return Run(run)
+
+
+class Run:
+    """A run on disk. Every question is answered from the files as they are now; no lock is taken, nothing is written.
+
+    Tags that are asked for one at a time cost one read each; a damaged or missing piece is left out and named in
+    `problems`.
+
+    Args:
+        path: The run's folder.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.info: Mapping[str, Any] = layout.read_info(self.path)
+        """What `run.json` says: configuration, environment, sessions."""
+        self._tables: dict[tuple[str, str], TableReader] = {}
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return str(self.info.get("name") or self.path.resolve().name)
+
+    @property
+    def state(self) -> State:
+        """How the run stands, and why."""
+        said = states.read(self.path)
+        ending = states.ending(self.path, said)
+        return State(
+            ending=ending,
+            reason=str(said.get("reason", "")),
+            steps=self.steps,
+            updated=said.get("updated", 0.0),
+            dropped=said.get("dropped", {}),
+        )
+
+    @property
+    def steps(self) -> int:
+        """The last step on the current line, 0 where nothing was recorded."""
+        line = self._line(None)
+        return max(
+            (step for table in self._all(layout.TABLES) if (step := table.last_step(line)) is not None),
+            default=0,
+        )
+
+    @property
+    def problems(self) -> list[str]:
+        """Pieces that could not be read so far, and why."""
+        found = {path: why for table in self._tables.values() for path, why in table.problems.items()}
+        return [f"{path}: {why}" for path, why in sorted(found.items())]
+
+    @property
+    def branches(self) -> list[Branch]:
+        """All lines of steps; the last is the current one."""
+        return branches.read(self.path)
+
+    def tags(self, pattern: str = "*") -> list[str]:
+        """All tags of plain series that match a shell-style pattern (`grad/norm@*`), sorted."""
+        return _matching(self._all(layout.TABLES), pattern)
+
+    def histogram_tags(self, pattern: str = "*") -> list[str]:
+        """All tags of histograms that match a shell-style pattern, sorted."""
+        return _matching(self._all(layout.HISTOGRAMS), pattern)
+
+    def series(
+        self, tag: str, *, start: int | None = None, end: int | None = None, branch: int | None = None
+    ) -> Series:
+        """The measured points of a tag.
+
+        Args:
+            tag: For example `loss`.
+            start: First step wanted.
+            end: Last step wanted, included.
+            branch: A branch's number; the current line where left out.
+
+        Raises:
+            TagNotFound: the run has no such series.
+        """
+        steps, times, values = [], [], []
+        for table, column in self._find(tag, layout.TABLES):
+            rows = table.rows([column], self._line(branch), start, end)
+            measured = ~is_missing(rows.values[0])
+            steps.append(rows.step[measured])
+            times.append(rows.time[measured])
+            values.append(rows.values[0][measured])
+        if len(steps) == 1:
+            return Series(steps[0], values[0], times[0])
+        step: Int64 = np.concatenate(steps)
+        order = np.argsort(step, kind="stable")
+        return Series(step[order], np.concatenate(values)[order], np.concatenate(times)[order])
+
+    def histogram(
+        self, tag: str, *, start: int | None = None, end: int | None = None, branch: int | None = None
+    ) -> tuple[Int64, Float32, Float64]:
+        """The histograms of a tag: steps, counts (a row a step, a column a bin) and times.
+
+        Raises:
+            TagNotFound: the run has no such histogram.
+        """
+        table, column = self._find(tag, layout.HISTOGRAMS)[0]
+        rows = table.rows([column], self._line(branch), start, end)
+        counts = rows.values[0].reshape(len(rows.step), table.bins)
+        measured = ~is_missing(counts[:, 0])
+        return rows.step[measured], counts[measured], rows.time[measured]
+
+    def window(
+        self,
+        tag: str,
+        start: int | None = None,
+        end: int | None = None,
+        points: int = 2000,
+        *,
+        branch: int | None = None,
+    ) -> Window:
+        """A series in at most `points` buckets, for a picture.
+
+        The cost depends on the points, not on the length of the run.
+
+        Raises:
+            TagNotFound: the run has no such series.
+        """
+        if points < 1:
+            raise ValueError(f"`window(points=...)` must be at least 1, got {points}.")
+        found = self._find(tag, layout.TABLES)
+        if len(found) > 1:  # nobody should, but a tag may be in several tables
+            step, value, _ = self.series(tag, start=start, end=end, branch=branch)
+            return zoom(single(step, value), points)
+        table, column = found[0]
+        return table.window(column, self._line(branch), start, end, points)
+
+    def last(self) -> dict[str, Point]:
+        """The newest measured point of every tag."""
+        line = self._line(None)
+        found: dict[str, Point] = {}
+        for table in self._all(layout.TABLES):
+            newest = table.newest(line)
+            measured = np.flatnonzero(~is_missing(newest.value))
+            tags = table.columns.tags()
+            rows = zip(
+                measured.tolist(),
+                newest.step[measured].tolist(),
+                newest.value[measured].tolist(),
+                newest.time[measured].tolist(),
+                strict=True,
+            )
+            for column, step, value, when in rows:
+                tag = tags[column]
+                if tag not in found or found[tag].step < step:
+                    found[tag] = Point(step, value, when)
+        return found
+
+    def table(
+        self,
+        tags: str | Sequence[str] = "*",
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        branch: int | None = None,
+    ) -> "pa.Table":
+        """Series side by side as an Arrow table: `step`, `time`, a column a tag, null where nothing was measured.
+
+        `.to_pandas()` makes a DataFrame of it. A step has one row; where it was recorded twice, the later value counts.
+        Tags called `step` and `time` are the columns `step@` and `time@`.
+
+        Args:
+            tags: A pattern (`grad/norm@*`) or the tags themselves.
+            start: First step wanted.
+            end: Last step wanted, included.
+            branch: A branch's number; the current line where left out.
+
+        Raises:
+            TagNotFound: a tag that was named is not in the run.
+        """
+        wanted = self.tags(tags) if isinstance(tags, str) else list(tags)
+        by_table: dict[int, tuple[TableReader, list[tuple[int, int]]]] = {}
+        for place, tag in enumerate(wanted):
+            for table, column in self._find(tag, layout.TABLES):
+                by_table.setdefault(id(table), (table, []))[1].append((place, column))
+        line = self._line(branch)
+        pieces = []
+        for table, places in by_table.values():
+            rows = table.rows([column for _, column in places], line, start, end)
+            pieces.append(([place for place, _ in places], rows))
+        return outer_join(wanted, pieces)
+
+    def events(self, kind: str | None = None) -> list[Event]:
+        """Everything that happened, in order, or what is of one kind."""
+        found = []
+        for line in layout.read_lines(self.path / layout.EVENTS):
+            if isinstance(line, dict) and isinstance(line.get("kind"), str) and kind in (None, line["kind"]):
+                when, step = line.get("time"), line.get("step")
+                data = line.get("data")
+                found.append(
+                    Event(
+                        kind=line["kind"],
+                        time=float(when) if isinstance(when, int | float) else 0.0,
+                        step=step if isinstance(step, int) else None,
+                        data=data if isinstance(data, dict) else {},
+                    )
+                )
+        return found
+
+    def follow(self, *, poll_s: float = 0.5, from_start: bool = True) -> Iterator[Frame]:
+        """Rows of all tables as they come, until the run ends.
+
+        A step that is lower than the one before says that the run went back and goes on in a new branch.
+
+        Args:
+            poll_s: How often to look, in seconds.
+            from_start: Whether to begin with what is there already.
+        """
+        seen: dict[tuple[str, str], dict[int, int]] = {}
+        made: dict[tuple[str, str, int], Columns] = {}
+        first = True
+        while True:
+            live = self.state.ending is Ending.LIVE  # asked before reading: what the last poll misses, nobody wrote
+            line = self._line(None)
+            for folder in (layout.TABLES, layout.HISTOGRAMS):
+                for table in self._all(folder):
+                    frames = self._new_frames(folder, table, line, seen.setdefault((folder, table.name), {}), made)
+                    for frame in frames:
+                        if from_start or not first:
+                            yield frame
+            first = False
+            if not live:
+                return
+            time.sleep(poll_s)
+
+    def _new_frames(
+        self,
+        folder: str,
+        table: TableReader,
+        line: Sequence[Stretch],
+        seen: dict[int, int],
+        made: dict[tuple[str, str, int], Columns],
+    ) -> Iterator[Frame]:
+        for width, rows in table.rows_after(line, seen):
+            key = (folder, table.name, width)
+            if key not in made:
+                try:
+                    made[key] = Columns(table.name, table.columns.tags()[:width], bins=table.bins)
+                except ValueError as error:  # a damaged list of columns
+                    table.problems[layout.COLUMNS] = str(error)
+                    continue
+            known = len(made[key].tags)  # all of them, unless only half of the run was copied
+            for i in range(len(rows.step) if known else 0):
+                values = rows.values[:known, i * table.bins : (i + 1) * table.bins].reshape(-1)
+                yield Frame(made[key], int(rows.step[i]), float(rows.time[i]), np.ascontiguousarray(values))
+
+    def _line(self, branch: int | None) -> tuple[Stretch, ...]:
+        known = self.branches
+        number = known[-1].number if branch is None else branch
+        if not 0 <= number < len(known):
+            raise ValueError(f"`branch` must be 0 to {len(known) - 1} in this run, got {branch}.")
+        return branches.line(known, number)
+
+    def _all(self, folder: str) -> list[TableReader]:
+        try:
+            names = sorted(os.listdir(self.path / folder))
+        except OSError:
+            return []
+        for name in names:
+            if (folder, name) not in self._tables:
+                self._tables[folder, name] = TableReader(self.path / folder / name)
+        return [self._tables[folder, name] for name in names]
+
+    def _find(self, tag: str, folder: str) -> list[tuple[TableReader, int]]:
+        found = [(table, at) for table in self._all(folder) if (at := table.columns.find(tag)) is not None]
+        if not found:
+            raise TagNotFound(f"{self.path} has no series {tag!r}; it has {self._hint(tag, folder)}.")
+        return found
+
+    def _hint(self, tag: str, folder: str) -> str:
+        import difflib
+
+        tags = _matching(self._all(folder), "*")
+        near = difflib.get_close_matches(tag, tags[:10_000], n=3) or tags[:3]
+        more = f" and {len(tags) - len(near)} more" if len(tags) > len(near) else ""
+        return ", ".join(map(repr, near)) + more if tags else "none yet"
+
+
+def _matching(tables: Sequence[TableReader], pattern: str) -> list[str]:
+    tags = {tag for table in tables for tag in table.columns.tags()}
+    # "[" and "]" are meant literally: parameter names have none, and a pattern language with three signs is enough.
+    return sorted(tags) if pattern == "*" else sorted(fnmatch.filter(tags, pattern.replace("[", "[[]")))

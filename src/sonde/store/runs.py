@@ -1,0 +1,65 @@
+"""The runs of a folder, at the price of two small files each."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from sonde.core.errors import RunNotFound, StoreError
+from sonde.core.records import Ending
+from sonde.store import layout, states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A run in one line; `problem` says why it cannot be read, where it cannot."""
+
+    name: str
+    path: Path
+    ending: Ending = Ending.DIED
+    reason: str = ""
+    steps: int = 0
+    loss: float | None = None
+    findings: int = 0
+    created: float = 0.0
+    updated: float = 0.0
+    problem: str = ""
+
+
+def list_runs(folder: str | os.PathLike[str]) -> list[Summary]:
+    """The runs of a folder (or the folder itself, where it is a run), newest first.
+
+    Numbers are those of the run's last flush: of a run that was killed they may be a second old.
+
+    Raises:
+        RunNotFound: there is no such folder.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise RunNotFound(f"{root} does not exist or is not a folder; name the folder that holds your runs.")
+    if (root / layout.RUN).is_file():
+        return [summarise(root)]
+    found = [summarise(Path(entry.path)) for entry in os.scandir(root) if os.path.exists(f"{entry.path}/{layout.RUN}")]
+    return sorted(found, key=lambda run: (-run.created, run.name))
+
+
+def summarise(run: Path) -> Summary:
+    """One run in one line."""
+    try:
+        info = layout.read_info(run)
+    except StoreError as error:
+        return Summary(name=run.name, path=run, problem=str(error))
+    state = states.read(run)
+    try:
+        return Summary(
+            name=str(info.get("name") or run.name),
+            path=run,
+            ending=states.ending(run, state),
+            reason=str(state.get("reason") or ""),
+            steps=state.get("steps", 0),
+            loss=state.get("loss"),
+            findings=state.get("findings", 0),
+            created=float(info.get("created") or 0.0),
+            updated=state.get("updated", 0.0),
+        )
+    except (TypeError, ValueError) as error:
+        return Summary(name=run.name, path=run, problem=f"{run / layout.RUN} is damaged: {error}")

@@ -1,0 +1,423 @@
+"""Reads one table of a run, whatever the writer is doing meanwhile.
+
+A table is its logs and segments in order, on each branch of the line that is asked for. They are listed anew for every
+question; a file that was superseded between the listing and the reading makes the question be asked again, and one that
+is damaged or was never copied is left out and named in `problems`.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from sonde.core.errors import FormatError
+from sonde.core.frames import MISSING, Float32, is_missing
+from sonde.core.records import Float64, Int64, Window
+from sonde.store import layout
+from sonde.store.column_index import ColumnIndex
+from sonde.store.pyramid import BASE_ROWS, Newest, Pyramid, newest
+from sonde.store.row_log import RowLog
+from sonde.store.segments import BlockFile, Segment, block_path, read_footer, read_segment
+from sonde.store.zoom import join, pick, single, zoom
+
+T = TypeVar("T")
+
+_TRIES = 1000
+_LAST_STEP = np.iinfo(np.int64).max
+
+
+class Stretch(NamedTuple):
+    """The steps of one branch that belong to a line: those below `end_step`."""
+
+    branch: int
+    end_step: int
+
+
+WHOLE = (Stretch(0, int(_LAST_STEP)),)
+
+
+class Rows(NamedTuple):
+    """Some columns of a table: `values` has a row a series, each as long as `step` times the table's bins."""
+
+    step: Int64
+    time: Float64
+    values: Float32
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A log or a segment, with the step at which its line leaves the branch."""
+
+    path: Path
+    end_step: int
+    branch: int
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is a log."""
+        return self.path.suffix == ".log"
+
+
+# Segments never change, but a run may be deleted and recorded anew at the same place: the identity of the file is part
+# of the key.
+@functools.lru_cache(maxsize=64)
+def _footer_of(path: str, _: tuple[int, int]) -> Any:
+    return read_footer(path)
+
+
+@functools.lru_cache(maxsize=4096)
+def _segment_of(path: Path, _: tuple[int, int]) -> Segment:
+    return read_segment(path)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns
+
+
+def _footer(path: Path) -> Any:
+    return _footer_of(str(path), _identity(path))
+
+
+def _segment(path: Path) -> Segment:
+    return _segment_of(path, _identity(path / layout.SEGMENT))
+
+
+class TableReader:
+    """One table of a run.
+
+    Args:
+        folder: The table's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.columns = ColumnIndex(folder)
+        self.problems: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._folder.name
+
+    @property
+    def bins(self) -> int:
+        """Numbers in each cell: 1 for plain series."""
+        return self.columns.bins
+
+    def parts(self, line: Sequence[Stretch]) -> list[Part]:
+        """The logs and segments of a line, oldest first."""
+        found: list[Part] = []
+        for stretch in line:
+            folder = layout.branch_folder(self._folder, stretch.branch)
+            found.extend(Part(folder / name, stretch.end_step, stretch.branch) for name in layout.parts(folder))
+        return found
+
+    def rows(self, columns: Sequence[int], line: Sequence[Stretch], start: int | None, end: int | None) -> Rows:
+        """Some columns, steps `start` to `end` included; `MISSING` where nothing was measured."""
+        return self._again(lambda: self._rows(columns, line, start, end))
+
+    def _rows(self, columns: Sequence[int], line: Sequence[Stretch], start: int | None, end: int | None) -> Rows:
+        pieces = [Rows(np.empty(0, np.int64), np.empty(0), np.empty((len(columns), 0), np.float32))]
+        for part in self.parts(line):
+            piece = self._guard(part, functools.partial(self._part_rows, part, columns, start, end))
+            if piece is not None and len(piece.step):
+                pieces.append(piece)
+        if len(pieces) == 2:
+            return pieces[1]
+        return Rows(*(np.concatenate([piece[i] for piece in pieces], axis=-1) for i in range(3)))
+
+    def _part_rows(self, part: Part, columns: Sequence[int], start: int | None, end: int | None) -> Rows | None:
+        last = part.end_step - 1 if end is None else min(end, part.end_step - 1)
+        if part.is_log:
+            with RowLog(part.path) as log:
+                return _cut(self._log_rows(log, columns), start, last, self.bins)
+        segment = self._segment(part)
+        if segment.first_step > last or (start is not None and segment.last_step < start):
+            return None
+        return _cut(self._segment_rows(part.path, segment, columns), start, last, self.bins)
+
+    def _segment(self, part: Part) -> Segment:
+        segment = _segment(part.path)
+        if segment.bins != self.bins:
+            raise FormatError(f"it has {segment.bins} numbers a tag, its table {self.bins}.")
+        return segment
+
+    def _log_rows(self, log: RowLog, columns: Sequence[int]) -> Rows:
+        bins = self.bins
+        values = np.full((len(columns), len(log) * bins), MISSING, np.float32)
+        if len(columns) > 1:
+            low, high = min(columns) * bins, (max(columns) + 1) * bins
+            block = log.values(low, high)
+            for i, column in enumerate(columns):
+                if (column + 1) * bins <= log.width:
+                    values[i] = block[:, column * bins - low : (column + 1) * bins - low].reshape(-1)
+        elif columns and (columns[0] + 1) * bins <= log.width:
+            values[0] = log.values(columns[0] * bins, (columns[0] + 1) * bins).reshape(-1)
+        return Rows(log.steps(), log.times(), values)
+
+    def _segment_rows(self, path: Path, segment: Segment, columns: Sequence[int]) -> Rows:
+        values = np.full((len(columns), segment.rows * self.bins), MISSING, np.float32)
+        by_block: dict[int, list[tuple[int, int]]] = {}
+        for i, column in enumerate(columns):
+            if column < segment.columns:
+                number, place = divmod(column, segment.block_columns)
+                by_block.setdefault(number, []).append((i, place))
+        if not by_block:
+            by_block[0] = []  # the steps and times are in every block
+        step = time = None
+        for number, wanted in by_block.items():
+            file = block_path(path, number)
+            with BlockFile(file, bins=self.bins, footer=_footer(file)) as block:
+                if step is None:
+                    step, time = block.steps(), block.times()
+                    if len(step) != segment.rows:
+                        raise FormatError(f"it has {len(step)} rows, its {layout.SEGMENT} says {segment.rows}.")
+                for i, place in wanted:
+                    values[i] = block.column(place)
+        assert step is not None
+        assert time is not None
+        return Rows(step, time, values)
+
+    def window(self, column: int, line: Sequence[Stretch], start: int | None, end: int | None, points: int) -> Window:
+        """A series in at most `points` buckets."""
+        return self._again(lambda: self._window(column, line, start, end, points))
+
+    def _window(self, column: int, line: Sequence[Stretch], start: int | None, end: int | None, points: int) -> Window:
+        parts = self.parts(line)
+        max_rows = max(1, self._rows_between(parts, start, end) // points)
+        pieces = []
+        for part in parts:
+            piece = self._guard(part, functools.partial(self._part_window, part, column, start, end, max_rows))
+            if piece is not None:
+                pieces.append(piece)
+        return zoom(join(pieces), points)
+
+    def _rows_between(self, parts: Sequence[Part], start: int | None, end: int | None) -> int:
+        """About how many rows lie between two steps: exact at the ends, in proportion inside a segment."""
+        total = 0
+        for part in parts:
+            if part.is_log:
+                counted = self._guard(part, functools.partial(self._log_length, part, start, end))
+                total += counted or 0
+                continue
+            segment = self._guard(part, functools.partial(self._segment, part))
+            if segment is None:
+                continue
+            low = max(segment.first_step, segment.first_step if start is None else start)
+            high = min(segment.last_step, part.end_step - 1, segment.last_step if end is None else end)
+            if high >= low:
+                total += int(segment.rows * (high - low + 1) / (segment.last_step - segment.first_step + 1))
+        return total
+
+    def _log_length(self, part: Part, start: int | None, end: int | None) -> int:
+        last = part.end_step - 1 if end is None else min(end, part.end_step - 1)
+        with RowLog(part.path) as log:
+            if start is None and last >= WHOLE[0].end_step - 1:
+                return len(log)
+            steps = log.steps()
+        low = 0 if start is None else int(np.searchsorted(steps, start, side="left"))
+        return max(0, int(np.searchsorted(steps, last, side="right")) - low)
+
+    def _part_window(self, part: Part, column: int, start: int | None, end: int | None, max_rows: int) -> Window | None:
+        if not part.is_log:
+            segment = self._segment(part)
+            last = part.end_step - 1 if end is None else min(end, part.end_step - 1)
+            if (
+                column >= segment.columns
+                or segment.first_step > last
+                or (start is not None and segment.last_step < start)
+            ):
+                return None
+            if max_rows >= BASE_ROWS and (window := self._level(part.path, segment, column, start, last, max_rows)):
+                return window
+        rows = self._part_rows(part, [column], start, end)
+        if rows is None:
+            return None
+        return single(rows.step, rows.values[0])
+
+    def _level(
+        self, path: Path, segment: Segment, column: int, start: int | None, last: int, max_rows: int
+    ) -> Window | None:
+        number, place = divmod(column, segment.block_columns)
+        try:
+            with Pyramid(block_path(path, number, "pyramid")) as pyramid:
+                window, bucket = pyramid.level(place, max_rows)
+        except (FileNotFoundError, ValueError):
+            return None  # torn or not copied: the rows are read instead
+        if (start is None or start <= segment.first_step) and last >= segment.last_step:
+            return pick(window, np.flatnonzero(window.finite + window.nonfinite))
+        # The window ends inside of the segment: whole buckets where they fit, rows at the ends.
+        rows = self._segment_rows(path, segment, [column])
+        low = 0 if start is None else int(np.searchsorted(rows.step, start, side="left"))
+        high = int(np.searchsorted(rows.step, last, side="right"))
+        first = -(-low // bucket)
+        end = len(window.step) if high == segment.rows else high // bucket
+        if first >= end:
+            return None
+        inside = np.flatnonzero(window.finite[first:end] + window.nonfinite[first:end]) + first
+        before, behind = slice(low, first * bucket), slice(end * bucket, high)
+        values = rows.values[0]
+        return join(
+            [
+                single(rows.step[before], values[before]),
+                pick(window, inside),
+                single(rows.step[behind], values[behind]),
+            ]
+        )
+
+    def newest(self, line: Sequence[Stretch]) -> Newest:
+        """The newest measured point of every column."""
+        return self._again(lambda: self._newest(line))
+
+    def _newest(self, line: Sequence[Stretch]) -> Newest:
+        width = len(self.columns.tags())
+        found = Newest(np.full(width, MISSING, np.float32), np.zeros(width, np.int64), np.zeros(width))
+        open_ = np.ones(width, bool)
+        for part in reversed(self.parts(line)):
+            self._guard(part, functools.partial(self._fill_newest, part, found, open_))
+            if not open_.any():
+                break
+        return found
+
+    def _fill_newest(self, part: Part, found: Newest, open_: Any) -> None:
+        for first, piece in self._part_newest(part):
+            last = min(first + len(piece.value), len(open_))
+            fits = piece.value[: last - first]
+            take = np.flatnonzero(open_[first:last] & ~is_missing(fits))
+            at = take + first
+            found.value[at], found.step[at], found.time[at] = fits[take], piece.step[take], piece.time[take]
+            open_[at] = False
+
+    def _part_newest(self, part: Part) -> Iterator[tuple[int, Newest]]:
+        if part.is_log:
+            with RowLog(part.path) as log:
+                yield from _newest_of_log(log, part.end_step)
+            return
+        segment = self._segment(part)
+        for number in range(segment.num_blocks):
+            first = number * segment.block_columns
+            if segment.last_step < part.end_step:
+                try:
+                    with Pyramid(block_path(part.path, number, "pyramid")) as pyramid:
+                        yield first, pyramid.newest()
+                    continue
+                except (FileNotFoundError, ValueError):
+                    pass  # torn or not copied: read the rows themselves
+            columns = range(first, min(first + segment.block_columns, segment.columns))
+            rows = _cut(self._segment_rows(part.path, segment, columns), None, part.end_step - 1, 1)
+            if len(rows.step):
+                yield first, newest(rows.step, rows.time, rows.values)
+
+    def last_step(self, line: Sequence[Stretch]) -> int | None:
+        """The newest step that has a row."""
+        return self._again(lambda: self._last_step(line))
+
+    def _last_step(self, line: Sequence[Stretch]) -> int | None:
+        for part in reversed(self.parts(line)):
+            rows = self._guard(part, functools.partial(self._part_last_step, part))
+            if rows is not None:
+                return rows
+        return None
+
+    def _part_last_step(self, part: Part) -> int | None:
+        if part.is_log:
+            with RowLog(part.path) as log:
+                steps = log.steps()
+        else:
+            segment = self._segment(part)
+            if segment.last_step < part.end_step:
+                return segment.last_step
+            steps = self._segment_rows(part.path, segment, ()).step
+        steps = steps[steps < part.end_step]
+        return int(steps[-1]) if len(steps) else None
+
+    def num_columns(self, line: Sequence[Stretch]) -> int:
+        """The most columns that any log or segment of a line has: as many tags must be known."""
+        widths = [self._guard(part, functools.partial(self._part_columns, part)) for part in self.parts(line)]
+        return max((width for width in widths if width is not None), default=0)
+
+    def _part_columns(self, part: Part) -> int:
+        if not part.is_log:
+            return self._segment(part).columns
+        with RowLog(part.path) as log:
+            return log.width // self.bins
+
+    def rows_after(self, line: Sequence[Stretch], seen: dict[int, int]) -> Iterator[tuple[int, Rows]]:
+        """What came after the rows that were `seen` (a count for each branch, updated): (columns, rows) in pieces."""
+        skipped: dict[int, int] = {}
+        for part in self.parts(line):
+            before = skipped.get(part.branch, 0)
+            try:
+                count, columns, rows = self._tail(part, max(0, seen.get(part.branch, 0) - before))
+            except FileNotFoundError:
+                if part.path.name not in layout.parts(part.path.parent):
+                    return  # superseded since it was listed; the next poll sees the segment
+                self.problems[str(part.path)] = "a file is missing"
+                continue
+            except (OSError, FormatError, ValueError) as error:
+                self.problems[str(part.path)] = str(error)
+                continue
+            skipped[part.branch] = before + count
+            if rows is not None:
+                seen[part.branch] = max(seen.get(part.branch, 0), before + count)
+                yield columns, rows
+
+    def _tail(self, part: Part, skip: int) -> tuple[int, int, Rows | None]:
+        if part.is_log:
+            with RowLog(part.path) as log:
+                count, columns = len(log), log.width // self.bins
+                rows = self._log_rows(log, range(columns)) if count > skip else None
+        else:
+            segment = self._segment(part)
+            count, columns = segment.rows, segment.columns
+            rows = self._segment_rows(part.path, segment, range(columns)) if count > skip else None
+        if rows is None:
+            return count, columns, None
+        rows = Rows(rows.step[skip:], rows.time[skip:], rows.values[:, skip * self.bins :])
+        return count, columns, _cut(rows, None, part.end_step - 1, self.bins)
+
+    def _guard(self, part: Part, read: Callable[[], T]) -> T | None:
+        """Read a part; None where it is damaged."""
+        try:
+            return read()
+        except FileNotFoundError:
+            if part.path.name not in layout.parts(part.path.parent):
+                raise  # it was superseded: ask again
+            self.problems[str(part.path)] = "a file is missing"  # only half of the run was copied
+            return None
+        except (OSError, FormatError, ValueError) as error:
+            self.problems[str(part.path)] = str(error)
+            return None
+
+    def _again(self, ask: Callable[[], T]) -> T:
+        for _ in range(_TRIES - 1):
+            try:
+                return ask()
+            except FileNotFoundError:  # superseded between the listing and the reading
+                continue
+        return ask()
+
+
+def _cut(rows: Rows, start: int | None, last: int, bins: int) -> Rows:
+    low = 0 if start is None else int(np.searchsorted(rows.step, start, side="left"))
+    high = int(np.searchsorted(rows.step, last, side="right"))
+    if low == 0 and high == len(rows.step):
+        return rows
+    return Rows(rows.step[low:high], rows.time[low:high], rows.values[:, low * bins : high * bins])
+
+
+def _newest_of_log(log: RowLog, end_step: int) -> Iterator[tuple[int, Newest]]:
+    """BlockFile by block of columns, so that a table of a million columns needs no memory to speak of."""
+    step, time = log.steps(), log.times()
+    keep = step < end_step
+    if not keep.any():
+        return
+    step, time = step[keep], time[keep]
+    per = max(1, min(log.width, (4 << 20) // len(step)))
+    for first in range(0, log.width, per):
+        values = log.values(first, first + per)[keep]
+        yield first, newest(step, time, values.T)

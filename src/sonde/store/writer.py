@@ -1,0 +1,517 @@
+"""Records a run. The caller copies a row into memory and goes on; a background thread does the rest."""
+
+import dataclasses
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from sonde.core import strict_json
+from sonde.core.errors import RunNotFound, RunNotWritable, RunUnreadable
+from sonde.core.frames import MISSING_BITS, Columns, Detail, Frame
+from sonde.core.records import Branch, Ending
+from sonde.store import branches, endings, environment, layout, locks, states
+from sonde.store.buffers import DROP_ORDER, RowBlock, Table
+from sonde.store.lines import Appender
+from sonde.store.table_files import TableFiles
+from sonde.store.table_reader import TableReader
+
+_log = logging.getLogger("sonde.store")
+
+_FLUSH_S = 1.0
+_ROOM_BYTES = 64 << 20
+_SEGMENT_ROWS = 1000
+_FLUSH_TIMEOUT_S = 30.0
+_HEARTBEAT_S = 10.0
+# How long closing may take, and the folding in it: what is not folded by then stays in logs, which read as well. A
+# process that is being ended has little time.
+_CLOSE_S, _FOLD_S = 60.0, 30.0
+_CLOSE_HURRY_S, _FOLD_HURRY_S = 4.0, 2.0
+
+
+def record(
+    run: str | os.PathLike[str], *, name: str | None = None, config: Mapping[str, Any] | None = None
+) -> "Writer":
+    """Start or continue recording a run.
+
+    Args:
+        run: Its folder; made where it does not exist. An existing run is continued: rows that go on where it ended join
+            its line, rows that go back to an earlier step start a new branch.
+        name: What lists call it; the folder's name where left out.
+        config: Anything JSON can say about the run: hyper-parameters, arguments. Objects it cannot say are kept as
+            their `str`.
+
+    Raises:
+        RunNotWritable: the folder cannot be made or written, or holds something that is not a run.
+        RunBusy: another process is recording into it.
+        RunUnreadable: an existing run there is damaged or from a newer Sonde.
+
+    Example:
+        >>> import tempfile
+        >>> with record(tempfile.mkdtemp() + "/first") as run:
+        ...     for step in range(3):
+        ...         run.log(step, {"loss": 1 / (step + 1)})
+    """
+    return Writer(run, name=name, config=config)
+
+
+class Writer:
+    """A run that is being recorded (`record` makes one).
+
+    `append` and `log` copy a row into preallocated memory and return. The background thread writes what came every
+    second, folds logs into Parquet segments, and keeps `state.json` fresh. A disk that is full or gone costs one
+    warning: rows wait in memory and are written when it is back; when the memory set aside for that is taken,
+    distributions are dropped first, then layers, and the loss, learning rate and global norms never. What was dropped
+    is counted in the run's state. The process may end in any way: what was flushed is readable, and the state says how
+    it ended.
+
+    Args:
+        path: The run's folder.
+        name: See `record`.
+        config: See `record`.
+        flush_s: How often what came is written, in seconds: what a killed process loses at most.
+        room_bytes: Memory for rows that wait for the disk.
+        segment_rows: From how many rows on a log is folded into a segment.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        flush_s: float = _FLUSH_S,
+        room_bytes: int = _ROOM_BYTES,
+        segment_rows: int = _SEGMENT_ROWS,
+    ) -> None:
+        for argument, value in (("flush_s", flush_s), ("room_bytes", room_bytes), ("segment_rows", segment_rows)):
+            if value <= 0:
+                raise ValueError(f"`Writer({argument}=...)` must be positive, got {value}.")
+        self.path = Path(path)
+        self._flush_s, self._room_bytes, self._segment_rows = flush_s, room_bytes, segment_rows
+        self._lock = threading.Lock()
+        self._turn = threading.Condition(threading.Lock())
+        self._wake = threading.Event()
+        self._tables: dict[str, Table] = {}
+        self._columns: dict[tuple[str, tuple[str, ...]], Columns] = {}
+        self._events: list[bytes] = []
+        self._forks: list[Branch] = []
+        self._resumed_step: int | None = None
+        self._disputed: list[Frame] = []
+        self._queued_bytes = 0
+        self._asked, self._served, self._sync_asked = 0, 0, False
+        self._closing: tuple[Ending, str] | None = None
+        self._closed = False
+        self._warned_closed = False
+        self._fault = ""
+        self._steps = self._steps_branch = self._findings = 0
+        self._loss: float | None = None
+        self._state_written = 0.0
+        self._files: dict[str, TableFiles] = {}
+        try:
+            self._open(name, config)
+        except OSError as error:
+            raise RunNotWritable(
+                f"{self.path} cannot be written: {error.strerror or error}; choose another folder."
+            ) from error
+        self._thread = threading.Thread(target=self._work, name=f"sonde-{self.path.name}", daemon=True)
+        self._thread.start()
+        endings.watch(self)
+
+    # Opening.
+
+    def _open(self, name: str | None, config: Mapping[str, Any] | None) -> None:
+        try:
+            info = layout.read_info(self.path)
+        except RunNotFound:
+            inside = set(os.listdir(self.path)) if self.path.is_dir() else set()
+            if inside - {layout.RANKS} and layout.LOCK not in inside:
+                raise RunNotWritable(f"{self.path} is not empty and not a run; choose a folder of its own.") from None
+            self.path.mkdir(parents=True, exist_ok=True)
+            info = {
+                "schema": layout.SCHEMA,
+                "name": name or self.path.resolve().name,
+                "created": time.time(),
+                "sessions": [],
+            }
+        self._lock_fd = locks.acquire(self.path)
+        try:
+            session = {"started": time.time(), "process": os.getpid(), **environment.describe()}
+            info["sessions"] = [*info.get("sessions", []), session]
+            info["environment"] = session
+            if config is not None or "config" not in info:
+                info["config"] = dict(config or {})
+            layout.replace_json(self.path / layout.RUN, info)
+            self._event_file = Appender(self.path / layout.EVENTS)
+            self._branch_file = Appender(self.path / layout.BRANCHES)
+            self._branches = branches.read(self.path)
+            self._continue()
+            self._write_state(Ending.LIVE, "")
+        except BaseException:
+            os.close(self._lock_fd)
+            raise
+
+    def _continue(self) -> None:
+        """Take up what an earlier session left."""
+        said = states.read(self.path)
+        self._findings, self._loss = said.get("findings", 0), said.get("loss")
+        self._steps_branch = self._branches[-1].number
+        line = branches.line(self._branches, self._branches[-1].number)
+        for kind in (layout.TABLES, layout.HISTOGRAMS):
+            folder = self.path / kind
+            for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
+                if not (folder / name / layout.COLUMNS).is_file():
+                    continue  # no table, or nothing that could be told apart
+                reader = TableReader(folder / name)
+                tags = reader.columns.tags()
+                # The detail is not recorded: it matters only while a disk is slow, and the next frame says it again.
+                try:
+                    table = Table(Columns(name, tags, bins=reader.bins), tags)
+                except ValueError as error:
+                    raise RunUnreadable(f"{folder / name / layout.COLUMNS} is damaged: {error}") from error
+                if reader.num_columns(line) > len(tags):  # new tags would be given the columns of lost ones
+                    raise RunUnreadable(
+                        f"{folder / name / layout.COLUMNS} lacks columns that were recorded; copy the run again, or "
+                        "record into another folder."
+                    )
+                last = reader.last_step(line)
+                if last is not None:
+                    table.floor_step = last + 1
+                    self._resumed_step = last if self._resumed_step is None else max(self._resumed_step, last)
+                self._tables[name] = table
+                self._files[name] = TableFiles(folder / name, reader.bins, table.tags, self._segment_rows)
+        self._steps = self._resumed_step or 0
+
+    # What the training thread calls.
+
+    def log(self, step: int, values: Mapping[str, float], *, table: str = "step", time: float | None = None) -> None:
+        """Record some numbers of a step.
+
+        Args:
+            step: A whole number; a lower one than before starts a new branch.
+            values: Numbers by tag, for example `{"loss": 0.7, "lr": 1e-3}`; NaN and infinities are kept.
+            table: Where they go; tags that come together belong together.
+            time: UTC, seconds since 1970; now where left out.
+
+        Raises:
+            FormatError: a tag does not follow the grammar of `sonde.core.tags`.
+        """
+        tags = tuple(values)
+        columns = self._columns.get((table, tags))
+        if columns is None:
+            columns = self._columns[table, tags] = Columns(table, tags)
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and no warning in the training
+            row = np.fromiter(values.values(), np.float32, len(tags))
+        self.append(Frame(columns, step, _now() if time is None else time, row))
+
+    def append(self, frame: Frame) -> None:
+        """Record a frame. Returns as soon as the row is copied.
+
+        Raises:
+            ValueError: the frame does not fit its table, or has the wrong number of values.
+        """
+        if len(frame.values) != frame.columns.width:
+            raise ValueError(f"the frame has {len(frame.values)} values for {frame.columns.width} columns.")
+        if not frame.columns.width:
+            return  # it says nothing
+        with self._lock:
+            if self._closed:
+                self._say_closed()
+                return
+            table = self._tables.get(frame.columns.table)
+            if table is None:
+                table = self._tables[frame.columns.table] = Table(frame.columns)
+            if self._resumed_step is not None:
+                self._decide(table, frame)
+            elif self._goes_back(table, frame.step):
+                self._fork(frame.step)
+            self._push(table, frame)
+
+    def event(self, kind: str, *, step: int | None = None, data: Mapping[str, Any] | None = None) -> None:
+        """Record something that happened.
+
+        Args:
+            kind: What it is, for example `note` or `finding`.
+            step: When it happened.
+            data: Anything JSON can say about it.
+        """
+        line = strict_json.dumps({"kind": kind, "time": _now(), "step": step, "data": data or {}})
+        with self._lock:
+            if self._closed:
+                self._say_closed()
+                return
+            self._events.append(line.encode() + b"\n")
+            self._findings += kind == "finding"
+
+    def branch(self, step: int) -> None:
+        """Go back to an earlier step, as after loading an older checkpoint: the next rows begin at `step`.
+
+        Nothing happens where no row of that step or a later one was recorded.
+        """
+        with self._lock:
+            if self._resumed_step is not None:
+                newest = self._resumed_step
+            else:  # behind a fork, what its parent has before it may still be gone back from
+                fork = self._branches[-1]
+                floors = [table.floor_step for table in self._tables.values() if table.floor_step is not None]
+                newest = max(floors, default=step - 1 if fork.parent is None else fork.fork_step - 1)
+            if step <= newest:
+                self._resumed_step, self._disputed = None, []
+                self._fork(step)
+
+    def flush(self, *, sync: bool = False, timeout_s: float = _FLUSH_TIMEOUT_S) -> bool:
+        """Wait until everything recorded so far can be read.
+
+        Args:
+            sync: Whether to have the disk confirm it as well (`fsync`).
+            timeout_s: The longest to wait.
+
+        Returns:
+            Whether it can; False where the disk refused or took too long. Nothing is lost by that: it will be tried
+            again.
+        """
+        with self._turn:
+            if self._closing is None and self._thread.is_alive():
+                self._asked += 1
+                self._sync_asked |= sync
+                ticket = self._asked
+                self._wake.set()
+                self._turn.wait_for(lambda: self._served >= ticket, timeout_s)
+                return self._served >= ticket and not self._fault
+        self._thread.join(timeout_s)  # it is being closed, which flushes
+        return not self._thread.is_alive() and not self._fault and not self._queued_bytes
+
+    def close(self) -> None:
+        """Flush, fold and let go; the run is `finished`. A second call does nothing."""
+        self.end(Ending.FINISHED, "")
+
+    def end(self, ending: Ending, reason: str) -> None:
+        """Close the run and say how it ended."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._closing = (ending, reason)
+        self._wake.set()
+        self._thread.join(_CLOSE_S if ending is Ending.FINISHED else _CLOSE_HURRY_S)
+        endings.unwatch(self)
+
+    def forget(self) -> None:
+        """Let go of files that belong to the parent process (after a fork): nothing is recorded or closed here."""
+        self._closed = self._warned_closed = True
+        self._lock = threading.Lock()  # the parent's threads may have held them at the fork
+        self._turn = threading.Condition(threading.Lock())
+        os.close(self._lock_fd)
+        for files in self._files.values():
+            files.abandon()
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.end(*endings.describe(kind, value))
+
+    def _push(self, table: Table, frame: Frame) -> None:
+        share = DROP_ORDER[frame.columns.detail]
+        taken = table.push(frame, self._branches[-1].number, share * self._room_bytes - self._queued_bytes)
+        if taken > 0:
+            self._queued_bytes += taken
+            if table.has_full_block:
+                self._wake.set()
+
+    def _decide(self, table: Table, frame: Frame) -> None:
+        """Whether a resumed run goes on or goes back, as its first rows tell.
+
+        A row of the very last step is no proof where its table had none of that step (an evaluation that came late):
+        it stays, and is copied to the new branch if another table's row then says that the run went back.
+        """
+        assert self._resumed_step is not None
+        if frame.step == self._resumed_step and (table.floor_step is None or frame.step >= table.floor_step):
+            self._disputed.append(dataclasses.replace(frame, values=frame.values.copy()))
+            return
+        went_back = frame.step <= self._resumed_step or self._goes_back(table, frame.step)
+        disputed, self._disputed, self._resumed_step = self._disputed, [], None
+        if went_back:
+            self._fork(frame.step)
+            for earlier in disputed:
+                self._push(self._tables[earlier.columns.table], earlier)
+
+    def _goes_back(self, table: Table, step: int) -> bool:
+        # What is before a branch's first step is its parent's: a row there, of any table, would fall behind the
+        # parent's.
+        branch = self._branches[-1]
+        before_branch = branch.parent is not None and step < branch.fork_step
+        return before_branch or (table.floor_step is not None and step < table.floor_step)
+
+    def _fork(self, step: int) -> None:
+        branch = Branch(number=len(self._branches), parent=self._branches[-1].number, fork_step=step)
+        self._branches.append(branch)
+        self._forks.append(branch)
+        for table in self._tables.values():
+            table.floor_step = None
+
+    def _say_closed(self) -> None:
+        if not self._warned_closed:
+            self._warned_closed = True
+            _log.warning("%s is closed; what is recorded from here on is lost.", self.path)
+
+    # What the background thread does.
+
+    def _work(self) -> None:
+        folding: Iterator[None] | None = None
+        next_flush = time.monotonic() + self._flush_s
+        while self._closing is None:
+            if folding is None:
+                self._wake.wait(max(0.0, next_flush - time.monotonic()))
+            if folding is None or self._wake.is_set() or time.monotonic() >= next_flush:
+                self._cycle()
+                next_flush = time.monotonic() + self._flush_s
+            folding = folding or self._fold()
+            if next(folding, self) is self:
+                folding = None
+        self._finish(folding)
+
+    def _cycle(self) -> None:
+        """One flush: whatever goes wrong here is said once and tried again."""
+        self._wake.clear()
+        with self._turn:
+            ticket, sync = self._asked, self._sync_asked
+            self._sync_asked = False
+        try:
+            self._flush(sync)
+            if self._fault:
+                _log.warning("%s can be written again; nothing that was flushed is lost.", self.path)
+            self._fault = ""
+        except Exception as error:
+            if not self._fault:
+                what = (error.strerror or str(error)) if isinstance(error, OSError) else repr(error)
+                _log.warning("%s cannot be written: %s. Rows wait in memory, and Sonde keeps trying.", self.path, what)
+            self._fault = str(error) or repr(error)
+        with self._turn:
+            self._served = ticket
+            self._turn.notify_all()
+
+    def _flush(self, sync: bool) -> None:
+        with self._lock:
+            tables = list(self._tables.items())
+            forks, self._forks = self._forks, []
+            events, self._events = self._events, []
+        self._event_file.queue(b"".join(events))
+        self._branch_file.queue(b"".join(map(branches.encode, forks)))
+        self._branch_file.drain()  # first: rows of a branch that nobody knows of would be lost
+        problem: OSError | None = None
+        wrote = bool(events) or _now() - self._state_written > _HEARTBEAT_S
+        for name, table in tables:
+            with self._lock:
+                tags, blocks = table.take()
+            if name not in self._files:
+                folder = layout.table_folder(self.path, name, bins=table.bins)
+                self._files[name] = TableFiles(folder, table.bins, (), self._segment_rows)
+            files = self._files[name]
+            files.queue(tags, blocks)
+            try:
+                for block in files.drain():
+                    wrote = True
+                    self._note(table, block)
+                    with self._lock:
+                        self._queued_bytes -= table.give_back(block)
+                if sync:
+                    files.sync()
+            except OSError as error:
+                problem = problem or error  # the other tables may still be written
+        self._event_file.drain()
+        if sync:
+            self._event_file.sync()
+        if problem:
+            raise problem
+        if wrote:
+            self._write_state(Ending.LIVE, "")
+
+    def _note(self, table: Table, block: RowBlock) -> None:
+        """Remember what lists show."""
+        if table.detail is Detail.ESSENTIAL and table.bins == 1:
+            column = table.loss_column
+            if column is not None and column >= block.width:
+                column = None  # a block from before the loss was a column
+            step, loss = block.newest(column if column is not None else 0)
+            self._steps = max(self._steps, step) if block.branch == self._steps_branch else step
+            self._steps_branch = block.branch
+            if column is not None and np.float32(loss).view(np.uint32) != MISSING_BITS:
+                self._loss = loss
+
+    def _fold(self) -> Iterator[None]:
+        for files in list(self._files.values()):
+            if files.has_folding:
+                yield from files.fold()
+
+    def _finish(self, folding: Iterator[None] | None) -> None:
+        assert self._closing is not None
+        try:
+            self._settle(*self._closing, folding)
+        except Exception as error:
+            _log.warning("%s could not be closed properly: %s.", self.path, error)
+        finally:
+            os.close(self._lock_fd)
+
+    def _settle(self, ending: Ending, reason: str, folding: Iterator[None] | None) -> None:
+        until = time.monotonic() + (_FOLD_S if ending is Ending.FINISHED else _FOLD_HURRY_S)
+        self._cycle()
+        if folding is not None:
+            _spend(folding, until)
+        for files in self._files.values():
+            try:
+                files.sync()
+                files.close_log()
+            except OSError as error:
+                self._fault = str(error)
+        _spend(self._fold(), until)
+        self._event_file.sync()
+        if self._queued_bytes and self._fault:
+            _log.warning(
+                "%s: rows that were never flushed are lost, the disk refused to the end: %s.",
+                self.path,
+                self._fault,
+            )
+        self._event_file.close()
+        self._branch_file.close()
+        self._write_state(ending, reason)
+
+    def _write_state(self, ending: Ending, reason: str) -> None:
+        with self._lock:  # the training may be adding a table
+            dropped = {name: table.dropped for name, table in self._tables.items() if table.dropped}
+        state = {
+            "schema": layout.SCHEMA,
+            "ending": ending,
+            "reason": reason,
+            "steps": self._steps,
+            "loss": self._loss,
+            "findings": self._findings,
+            "updated": _now(),
+            "host": os.uname().nodename,
+            "process": os.getpid(),
+            "dropped": dropped,
+        }
+        layout.replace_json(self.path / layout.STATE, state)
+        self._state_written = _now()
+
+
+def _now() -> float:
+    return time.time()
+
+
+def _spend(work: Iterator[None], until: float) -> None:
+    """Go on with some work until it is done or the time is up."""
+    for _ in work:
+        if time.monotonic() > until:
+            return

@@ -1,0 +1,14 @@
+"""For authors of plug-ins: a run in memory, and the tests that every store has to pass. Needs pytest."""
+
+from sonde.testing.agreement import assert_records_agree, assert_series_agree, assert_window_sums_up
+from sonde.testing.memory import MemoryRun
+from sonde.testing.store_suite import Store, StoreSuite
+
+__all__ = [
+    "MemoryRun",
+    "Store",
+    "StoreSuite",
+    "assert_records_agree",
+    "assert_series_agree",
+    "assert_window_sums_up",
+]

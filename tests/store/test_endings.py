@@ -1,0 +1,216 @@
+"""Real processes that end in every way there is."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sonde
+from sonde.core.records import Ending
+
+START = """
+import os, signal, sys, threading, time
+import sonde
+run = sonde.record(sys.argv[1])
+for step in range(100):
+    run.log(step, {"loss": 1.0 + step})
+"""
+
+CLOSED = "run.close()"
+FORGOTTEN = ""
+EXIT = "sys.exit(3)"
+CRASH = "raise RuntimeError('the loss is gone')"
+INTERRUPT = "os.kill(os.getpid(), signal.SIGINT); time.sleep(30)"
+TERMINATE = "os.kill(os.getpid(), signal.SIGTERM); time.sleep(30)"
+KILL = "run.flush(); os.kill(os.getpid(), signal.SIGKILL)"
+HARD_EXIT = "run.flush(); os._exit(5)"
+WITH_EXIT = "with run: sys.exit(3)"
+WITH_EXIT_ZERO = "with run: sys.exit()"
+WITH_CRASH = "with run: raise RuntimeError('the loss is gone')"
+CAUGHT_CRASH = """
+try:
+    with run: raise RuntimeError('the loss is gone')
+except RuntimeError:
+    pass
+"""
+OTHER_THREAD = """
+thread = threading.Thread(target=lambda: run.log(100, {"loss": 0.0}))
+thread.start(); thread.join()
+"""
+
+
+def ended(path: Path, body: str) -> "subprocess.CompletedProcess[str]":
+    code = textwrap.dedent(START) + textwrap.dedent(body)
+    return subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "ending", "reason"),
+    [
+        (CLOSED, 0, Ending.FINISHED, ""),
+        (FORGOTTEN, 0, Ending.EXITED, "without closing"),
+        (EXIT, 3, Ending.EXITED, "without closing"),
+        (CRASH, 1, Ending.CRASHED, "RuntimeError: the loss is gone"),
+        (INTERRUPT, -signal.SIGINT, Ending.INTERRUPTED, "Ctrl-C"),
+        (TERMINATE, -signal.SIGTERM, Ending.TERMINATED, "SIGTERM"),
+        (KILL, -signal.SIGKILL, Ending.DIED, ""),
+        (HARD_EXIT, 5, Ending.DIED, ""),
+        (WITH_EXIT, 3, Ending.EXITED, "exit status 3"),
+        (WITH_EXIT_ZERO, 0, Ending.FINISHED, ""),
+        (WITH_CRASH, 1, Ending.CRASHED, "RuntimeError: the loss is gone"),
+        (CAUGHT_CRASH, 0, Ending.CRASHED, "RuntimeError: the loss is gone"),
+        (OTHER_THREAD, 0, Ending.EXITED, "without closing"),
+    ],
+)
+def test_the_state_says_how_the_process_ended(
+    tmp_path: Path, body: str, status: int, ending: Ending, reason: str
+) -> None:
+    done = ended(tmp_path / "run", body)
+    assert done.returncode == status, done.stderr
+    run = sonde.load(tmp_path / "run")
+    assert run.state.ending is ending
+    assert reason in run.state.reason
+    assert np.array_equal(run.series("loss", end=99).value, 1.0 + np.arange(100, dtype=np.float32))
+    assert not run.problems
+
+
+def test_sigterm_inside_a_record_call_does_not_dead_lock(tmp_path: Path) -> None:
+    """The signal's handler runs between two bytecodes of the training thread, which may hold the writer's lock."""
+    body = """
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+    step = 100
+    while True:
+        run.log(step, {"loss": 1.0 + step})
+        step += 1
+    """
+    done = ended(tmp_path / "run", body)
+    assert done.returncode == -signal.SIGTERM, done.stderr
+    run = sonde.load(tmp_path / "run")
+    assert run.state.ending is Ending.TERMINATED
+    assert run.steps > 100
+
+
+def test_a_handler_of_the_program_is_left_alone(tmp_path: Path) -> None:
+    code = """
+    import os, signal, sys
+    import sonde
+    signal.signal(signal.SIGTERM, lambda *_: print("checkpoint saved"))
+    run = sonde.record(sys.argv[1])
+    run.log(0, {"loss": 1.0})
+    os.kill(os.getpid(), signal.SIGTERM)
+    run.log(1, {"loss": 1.0})
+    run.close()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "checkpoint saved\n"), done.stderr
+    run = sonde.load(tmp_path / "run")
+    assert run.state.ending is Ending.FINISHED
+    assert run.steps == 1
+
+
+def test_the_traceback_of_a_crash_is_printed_as_without_sonde(tmp_path: Path) -> None:
+    done = ended(tmp_path / "run", CRASH)
+    assert done.stderr.startswith("Traceback (most recent call last):")
+    assert done.stderr.rstrip().endswith("RuntimeError: the loss is gone")
+
+
+def test_hooks_of_the_process_are_gone_after_close(tmp_path: Path) -> None:
+    hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
+    with sonde.record(tmp_path / "run") as run:
+        assert sys.excepthook is not hook
+        run.log(0, {"loss": 1.0})
+    assert sys.excepthook is hook
+    assert signal.getsignal(signal.SIGTERM) is handler
+
+
+def test_two_open_runs_are_both_closed_at_exit(tmp_path: Path) -> None:
+    body = f"""
+    second = sonde.record({str(tmp_path / "second")!r})
+    second.log(0, {{"loss": 2.0}})
+    """
+    assert ended(tmp_path / "first", body).returncode == 0
+    for name in ("first", "second"):
+        assert sonde.load(tmp_path / name).state.ending is Ending.EXITED
+
+
+def test_a_forked_child_neither_records_nor_closes_its_parents_run(tmp_path: Path) -> None:
+    body = """
+    child = os.fork()
+    if child == 0:
+        run.log(500, {"loss": 0.0})
+        run.event("note")
+        print(run.flush())
+        sys.exit(0)
+    os.waitpid(child, 0)
+    run.log(100, {"loss": 101.0})
+    run.close()
+    """
+    done = ended(tmp_path / "run", body)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "False\n"
+    run = sonde.load(tmp_path / "run")
+    assert run.state.ending is Ending.FINISHED
+    assert run.series("loss").step.tolist() == list(range(101))
+    assert not run.events()
+
+
+def test_a_child_that_outlives_its_parent_does_not_keep_the_run_alive(tmp_path: Path) -> None:
+    body = """
+    run.flush()
+    parent = os.getpid()
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.close(0); os.close(1); os.close(2)
+        time.sleep(60)
+        os._exit(0)
+    print("forked", flush=True)
+    os.kill(parent, signal.SIGKILL)
+    """
+    done = ended(tmp_path / "run", body.replace("os.fork() == 0", "(child := os.fork()) == 0"))
+    assert done.returncode == -signal.SIGKILL
+    assert sonde.load(tmp_path / "run").state.ending is Ending.DIED
+
+
+def test_the_process_of_a_live_run_is_told_from_a_dead_one(tmp_path: Path) -> None:
+    with sonde.record(tmp_path / "run") as writer:
+        writer.log(0, {"loss": 1.0})
+        assert sonde.load(tmp_path / "run").state.ending is Ending.LIVE
+    assert sonde.load(tmp_path / "run").state.ending is Ending.FINISHED
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_worker_processes_leave_the_run_alone(tmp_path: Path, method: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import multiprocessing, sys
+        import sonde
+
+        def work(number):
+            return number * number
+
+        if __name__ == "__main__":
+            with sonde.record({os.fspath(tmp_path / "run")!r}) as run:
+                run.log(0, {{"loss": 1.0}})
+                with multiprocessing.get_context({method!r}).Pool(2) as pool:
+                    print(sum(pool.map(work, range(5))))
+                run.log(1, {{"loss": 0.5}})
+        """)
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "30\n"), done.stderr
+    run = sonde.load(tmp_path / "run")
+    assert run.state.ending is Ending.FINISHED
+    assert run.series("loss").step.tolist() == [0, 1]
