@@ -37,6 +37,8 @@ def export(run: Run, to: str, out: str | os.PathLike[str], *, tags: str = "*") -
     try:
         FORMATS[to](table, temporary)
         temporary.replace(path)
+    except OSError as error:  # about the file that was asked for, not the hidden one
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
     return path

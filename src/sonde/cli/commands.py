@@ -1,0 +1,64 @@
+"""Which commands there are. A command is one file here and one line in the table below."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from sonde.core.plugins import Door
+
+COMMANDS = Door(
+    group="sonde.commands",
+    kind="command",
+    builtins={
+        "demo": "sonde.cli.demo:demo",
+        "export": "sonde.cli.export:export",
+        "runs": "sonde.cli.runs:runs",
+        "show": "sonde.cli.show:show",
+    },
+    accepts=callable,
+)
+
+EXIT_STATUS = """\b
+Exit status:
+  0    done
+  1    reserved for findings
+  2    wrong usage, or a run that cannot be read or written
+  130  interrupted
+"""
+
+
+class Commands(TyperGroup):
+    """The commands that came through the door; only the one that is called is imported, for `--help` all."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS.names())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return _command(cmd_name, COMMANDS.load(cmd_name))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        loaded = COMMANDS.load_all()
+        width = formatter.width - 6 - max(map(len, loaded.members))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, _command(name, plugin).get_short_help_str(width)) for name, plugin in loaded.members.items()]
+            )
+        if loaded.problems:
+            with formatter.section("Not available"):
+                for problem in loaded.problems:
+                    formatter.write_text(str(problem))
+
+
+def _command(name: str, function: Callable[..., Any]) -> Any:
+    # "\b" keeps the lines of the example as they are written.
+    text = (inspect.getdoc(function) or "").replace("\n\nExample:\n", "\n\n\b\nExample:\n")
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(name, help=text, epilog=EXIT_STATUS, context_settings=HELP_OPTIONS)(function)
+    return get_command(app)
+
+
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}

@@ -1,0 +1,141 @@
+"""A run on one screen, as `sonde show` prints it."""
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from sonde.cli import colours
+from sonde.cli.console import one_line
+from sonde.cli.quantities import duration, moment, number
+from sonde.cli.sparkline import NON_FINITE, sparkline, spread
+
+if TYPE_CHECKING:
+    from sonde.core.records import Event, Point, State
+    from sonde.store.reader import Run
+
+_CHART_ROWS = 6
+_AXIS_COLUMNS = 10
+_MIN_COLUMNS = 20
+_MAX_SERIES = 12
+_MAX_EVENTS = 6
+# Of the environment: shown elsewhere, or of no use to a reader; `--json` has them.
+_LEFT_OUT = {"packages", "command", "started", "process"}
+_FIRST = ("loss", "val/loss", "lr", "grad/norm")  # what people look for; the others follow by name
+
+
+def page(run: "Run", *, width: int) -> Group:
+    """State, curve of the loss, last values, configuration, environment and events.
+
+    Args:
+        run: What to show.
+        width: Columns that the curve fills; longer lines are left to the console.
+    """
+    state, last = run.state, main_series(run)
+    parts = [Text(one_line(run.path), style="bold"), _status(run, state), Text()]
+    if curve := next((tag for tag in last if tag.endswith("loss")), next(iter(last), None)):
+        parts += [_chart(run, curve, last[curve].step, width), Text()]
+    sheet = Table.grid(padding=(0, 2, 0, 0))
+    sheet.add_column(style="dim", overflow="fold")
+    sheet.add_column(overflow="fold")
+    for label, content in (*_last_values(last, state, len(run.tags())), *_circumstances(run)):
+        sheet.add_row(Text(label), content)
+    return Group(*parts, sheet)
+
+
+def main_series(run: "Run") -> "dict[str, Point]":
+    """The newest points of the series that are not about one parameter or module, the best known first."""
+    last = {tag: point for tag, point in run.last().items() if "@" not in tag}
+    known = [tag for tag in _FIRST if tag in last]
+    return {tag: last[tag] for tag in (*known, *sorted(last.keys() - set(known)))}
+
+
+def _status(run: "Run", state: "State") -> Text:
+    line = Text.assemble(colours.ending(state.ending), f" · {state.steps} steps")
+    created = run.info.get("created")
+    if isinstance(created, int | float):
+        line.append(f" in {duration(state.updated - created)} · {moment(created)}")
+    if state.reason:
+        line.append(f"\n{one_line(state.reason)}", style="yellow")
+    if state.dropped:
+        rows = ", ".join(f"{count} of {table}" for table, count in state.dropped.items())
+        line.append(f"\nrows dropped because the disk was slow: {rows}", style="yellow")
+    return line
+
+
+def _chart(run: "Run", tag: str, last_step: int, width: int) -> Text:
+    num_columns = max(_MIN_COLUMNS, width - _AXIS_COLUMNS)
+    window = run.window(tag, points=num_columns)
+    means = [
+        math.nan if nonfinite else mean
+        for mean, nonfinite in zip(window.mean.tolist(), window.nonfinite.tolist(), strict=True)
+    ]
+    columns = spread(window.step.tolist(), means, width=num_columns)
+    finite = [value for value in columns if math.isfinite(value)] or [math.nan]
+    marks = {0: number(max(finite)), _CHART_ROWS - 1: number(min(finite))}
+    chart = Text(one_line(tag), style="dim")
+    for i, row in enumerate(sparkline(columns, height=_CHART_ROWS)):
+        chart.append(f"\n{marks.get(i, ''):>{_AXIS_COLUMNS - 2}} ", style="dim")
+        chart.append("┤" if i in marks else "│", style="dim")
+        line = Text(row, style="cyan")
+        line.highlight_words([NON_FINITE], style="bold red")
+        chart.append(line)
+    first, end = str(window.step[0]), str(last_step)
+    chart.append(f"\n{'':{_AXIS_COLUMNS}}{first}{end:>{num_columns - len(first)}}", style="dim")
+    return chart
+
+
+def _last_values(last: "Mapping[str, Point]", state: "State", num_tags: int) -> Iterator[tuple[str, Text]]:
+    for tag in list(last)[:_MAX_SERIES]:
+        value = colours.value(last[tag].value)
+        value.pad_right(max(0, 12 - len(value)))
+        if last[tag].step != state.steps:
+            value.append(f"at step {last[tag].step}", style="dim")
+        yield one_line(tag), value
+    if num_tags > min(len(last), _MAX_SERIES):
+        yield "", Text(f"and {num_tags - min(len(last), _MAX_SERIES)} more series", style="dim")
+    yield "", Text()
+
+
+def _circumstances(run: "Run") -> Iterator[tuple[str, Text]]:
+    if config := list(_words(run.info.get("config"))):
+        yield "config", Text("  ").join(config)
+    environment = run.info.get("environment")
+    if isinstance(environment, Mapping):
+        versions = environment.get("packages")
+        rest = {name: value for name, value in environment.items() if name not in _LEFT_OUT}
+        yield "environment", Text("  ").join([*_words(versions), *_words(rest)])
+        if isinstance(words := environment.get("command"), list) and words:
+            yield "command", Text(one_line(shlex.join([Path(str(words[0])).name, *map(str, words[1:])])))
+    if len(run.branches) > 1:
+        current = run.branches[-1]
+        yield "branches", Text(f"{len(run.branches)}; the current one begins at step {current.fork_step}")
+    events = run.events()
+    for i, event in enumerate(events[-_MAX_EVENTS:]):
+        yield "" if i else "events", _event(event)
+    if len(events) > _MAX_EVENTS:
+        yield "", Text(f"and {len(events) - _MAX_EVENTS} before", style="dim")
+    for i, problem in enumerate(run.problems):
+        yield "" if i else "damaged", Text(one_line(problem), style="yellow")
+
+
+def _event(event: "Event") -> Text:
+    where = "" if event.step is None else f" at step {event.step}"
+    words = Text("  ").join(_words(event.data))
+    return Text.assemble(one_line(event.kind), (where, "dim"), "  " if words else "", words)
+
+
+def _words(value: Any, name: str = "") -> Iterator[Text]:
+    """Nested settings as `outer.inner=value`."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _words(item, f"{name}.{key}" if name else str(key))
+    elif value is not None:
+        text = one_line(value)
+        quoted = f'"{text}"' if isinstance(value, str) and " " in text else text
+        yield Text.assemble((f"{one_line(name)}=", "dim"), quoted)

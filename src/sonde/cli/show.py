@@ -1,0 +1,57 @@
+"""`sonde show`: one run at a glance."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sonde.cli import console
+
+if TYPE_CHECKING:
+    from sonde.store.reader import Run
+
+
+def show(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show one run: its state, the curve of its loss, last values, configuration, machine and events.
+
+    Example:
+      sonde show runs/demo
+      sonde show runs/demo --json | jq .last.loss.value
+    """
+    import sonde
+    from sonde.cli.page import page
+
+    opened = sonde.load(run)
+    if json:
+        console.result_json(as_json(opened))
+    else:
+        console.result(page(opened, width=console.curve_width()))
+
+
+def as_json(run: "Run") -> dict[str, Any]:
+    """The run as `--json` prints it. Times are UTC seconds; `last` has the series of the whole model."""
+    from sonde.cli.page import main_series
+
+    state = run.state
+    return {
+        "schema": 1,
+        "run": run.name,
+        "path": str(run.path),
+        "state": state.ending,
+        "reason": state.reason,
+        "steps": state.steps,
+        "created": run.info.get("created"),
+        "updated": state.updated,
+        "dropped": dict(state.dropped),
+        "config": run.info.get("config"),
+        "environment": run.info.get("environment"),
+        "num_tags": len(run.tags()),
+        "last": {tag: point._asdict() for tag, point in main_series(run).items()},
+        "branches": [asdict(branch) for branch in run.branches],
+        "events": [asdict(event) for event in run.events()],
+        "problems": run.problems,
+    }

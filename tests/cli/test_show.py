@@ -1,0 +1,90 @@
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import sonde
+from sonde.cli.sparkline import NON_FINITE
+from sonde.core import strict_json
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_the_page_has_state_curve_last_values_config_and_events(call: Call, runs: Path) -> None:
+    text = call("show", runs / "healthy").stdout
+    assert text.startswith(f"{runs / 'healthy'}\nfinished · 100 steps in ")
+    assert "┤█" in text
+    assert "loss       " in text
+    assert "and 1 more series" in text
+    assert "lr=0.1  model.width=8" in text
+    assert "python" in text
+    assert 'note at step 40  text="halved the batch"' in text
+
+
+def test_a_loss_that_is_not_finite_is_visible_in_the_curve(call: Call, runs: Path) -> None:
+    assert NON_FINITE not in call("show", runs / "healthy").stdout
+    text = call("show", runs / "broken").stdout
+    assert NON_FINITE * 30 in text
+    assert "loss         NaN" in text
+
+
+def test_json_is_strict_and_complete(call: Call, runs: Path) -> None:
+    shown = strict_json.loads(call("show", runs / "healthy", "--json").stdout)
+    assert (shown["schema"], shown["run"], shown["state"], shown["steps"]) == (1, "healthy", "finished", 100)
+    assert shown["config"] == {"lr": 0.1, "model": {"width": 8}}
+    assert shown["num_tags"] == 4
+    assert list(shown["last"]) == ["loss", "lr", "grad/norm"]
+    assert shown["last"]["loss"]["step"] == 100
+    assert [(event["kind"], event["step"]) for event in shown["events"]] == [("note", 40)]
+    broken = strict_json.loads(call("show", runs / "broken", "--json").stdout)
+    assert broken["last"]["loss"]["value"] == "NaN"
+
+
+def test_the_last_value_of_a_rare_series_names_its_step(call: Call, tmp_path: Path) -> None:
+    with sonde.record(tmp_path / "run") as writer:
+        writer.log(1, {"loss": 1.0, "val/loss": 2.0})
+        writer.log(2, {"loss": 1.0})
+    lines = call("show", tmp_path / "run").stdout.splitlines()
+    assert "at step 1" in next(line for line in lines if line.startswith("val/loss"))
+    assert not any("at step 2" in line for line in lines)
+
+
+def test_a_run_without_rows_has_no_curve(call: Call, tmp_path: Path) -> None:
+    with sonde.record(tmp_path / "run"):
+        pass
+    outcome = call("show", tmp_path / "run")
+    assert outcome.returncode == 0
+    assert "finished · 0 steps" in outcome.stdout
+    assert "┤" not in outcome.stdout
+
+
+def test_a_run_without_a_loss_shows_another_curve(call: Call, tmp_path: Path) -> None:
+    with sonde.record(tmp_path / "run") as writer:
+        for step in range(10):
+            writer.log(step, {"reward": float(step)})
+    assert "reward\n       9 ┤" in call("show", tmp_path / "run").stdout
+
+
+def test_a_crash_says_why(call: Call, tmp_path: Path) -> None:
+    try:
+        with sonde.record(tmp_path / "run") as writer:
+            writer.log(1, {"loss": 1.0})
+            raise ValueError("no such\nlayer")
+    except ValueError:
+        pass
+    text = call("show", tmp_path / "run").stdout
+    assert "crashed · 1 steps" in text
+    assert "ValueError: no such layer" in text
+
+
+def test_nonsense_in_the_configuration_is_shown_as_text(call: Call, tmp_path: Path) -> None:
+    config = {
+        "[bold]": "[/]",
+        "escape": "\x1b[31m",
+        "list": [1, None],
+        "nested": {"deep": {"er": float("nan")}},
+        "none": None,
+    }
+    with sonde.record(tmp_path / "run", config=config) as writer:
+        writer.log(1, {"loss": 1.0})
+    text = call("show", tmp_path / "run").stdout
+    assert "[bold]=[/]  escape=[31m  list=[1, None]  nested.deep.er=NaN" in text

@@ -1,0 +1,108 @@
+"""What the documents say is true: their code runs, their links lead somewhere, and nothing public is missing."""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sonde
+from sonde.cli.main import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES_WITH_CODE = [page for page in PAGES if "```python" in page.read_text(encoding="utf-8")]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+MODULES = [info.name for info in pkgutil.walk_packages(sonde.__path__, "sonde.") if not info.name.endswith("__main__")]
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=name_of)
+def test_the_code_of_every_page_runs(page: Path, tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for block in blocks:  # one after another in one folder: later blocks read what earlier ones recorded
+        done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{block}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
+def test_every_example_runs(example: Path, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+        if not target.startswith(("http:", "https:", "mailto:")):
+            assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_make_target_that_a_page_names_exists(page: Path) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    for named in re.findall(r"^\$ make ([a-z-]+)|`make ([a-z-]+)`", page.read_text(), flags=re.MULTILINE):
+        assert (named[0] or named[1]) in targets
+
+
+def test_every_public_name_and_method_is_in_the_reference() -> None:
+    page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    for name in sonde.__all__:
+        assert name.startswith("__") or f"sonde.{name}" in page or f"`{name}" in page, name
+    for thing in (sonde.Run, sonde.Writer):
+        members = [name for name, _ in inspect.getmembers(thing) if not name.startswith("_")]
+        # `end` and `forget` are how the process's ending reaches the writer.
+        missing = [
+            name for name in members if name not in {"end", "forget"} and not re.search(rf"`[^`]*\b{name}\b", page)
+        ]
+        assert not missing, f"{thing.__name__}: {missing}"
+
+
+def test_every_command_is_in_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    assert main(["--help"]) == 0
+    commands = [name for name in ("runs", "show", "export", "demo") if name in capsys.readouterr().out]
+    assert commands == [name for name in ("runs", "show", "export", "demo") if f"sonde {name}" in page]
+    assert len(commands) == 4
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_and_class_says_what_it_is(module: str) -> None:
+    loaded = importlib.import_module(module)
+    assert loaded.__doc__, module
+    for name, member in vars(loaded).items():
+        if inspect.isclass(member) and member.__module__ == module and not name.startswith("_"):
+            assert member.__doc__, f"{module}.{name}"
+
+
+def test_everything_public_says_what_the_caller_gets() -> None:
+    for thing in map(sonde.__dict__.get, sonde.__all__):
+        for name, member in inspect.getmembers(thing) if inspect.isclass(thing) else [("", thing)]:
+            if callable(member) and not name.startswith("_"):
+                assert inspect.getdoc(member), f"{thing}.{name}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_examples_in_docstrings_are_right(module: str) -> None:
+    result = doctest.testmod(importlib.import_module(module), optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0
+
+
+def test_every_documented_page_is_reached_from_the_readme() -> None:
+    reached, todo = set(), [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        reached.add(page)
+        for target in re.findall(r"\]\(([^)#\s]+\.md)", page.read_text(encoding="utf-8")):
+            path = (page.parent / target).resolve()
+            if path not in reached and path.suffix == ".md":
+                todo.append(path)
+    assert set(PAGES) <= {path.resolve() for path in reached}
