@@ -39,6 +39,8 @@ class Transformer(nn.Module):
 
 
 class Block(nn.Module):
+    """Attention and an MLP, each behind a norm and beside a residual connection."""
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(shape.width)
@@ -55,6 +57,8 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
+    """Causal self-attention of several heads."""
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.heads = shape.heads
