@@ -1,0 +1,54 @@
+"""Which program of a launch measures what: every tensor is cut into chunks, the chunks of one dtype are one launch."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from sonde.core.records import Int64
+from sonde.kernels.layouts import Layouts
+
+_COPIES = 8  # of a tensor's histogram: so many programs may count into it without meeting
+
+
+class Launch(NamedTuple):
+    """The chunks of all tensors of one dtype."""
+
+    dtype: torch.dtype
+    first_chunk: int
+    num_chunks: int
+
+
+class BlockMap(NamedTuple):
+    """The chunks of a list of tensors. Those of float64 have none."""
+
+    launches: list[Launch]
+    chunks: Int64
+    """(chunks, 3): tensor, first value, copy of the tensor's histogram."""
+    spans: Int64
+    """(tensors, 4): first and last + 1 of its chunks, and of the copies of its histogram."""
+    num_copies: int
+
+
+def block_map(layouts: Layouts, chunk: int) -> BlockMap:
+    """The map of tensors that lie so, in chunks of so many values."""
+    numel = np.array(layouts.numels, dtype=np.int64)
+    numel[[dtype is torch.float64 for dtype in layouts.dtypes]] = 0
+    names = np.array([str(dtype) for dtype in layouts.dtypes])
+    order = np.argsort(names, kind="stable")
+    num_chunks = -(-numel // chunk)
+    num_copies = np.minimum(num_chunks, _COPIES)
+    spans = np.empty((len(numel), 4), np.int64)
+    for column, number in ((0, num_chunks), (2, num_copies)):
+        ends = np.cumsum(number[order])
+        spans[order, column], spans[order, column + 1] = ends - number[order], ends
+    tensor = np.repeat(order, num_chunks[order])
+    index = np.arange(len(tensor)) - spans[tensor, 0]  # of a chunk in its tensor
+    copy = spans[tensor, 2] + index % np.maximum(num_copies[tensor], 1)
+    launches = []
+    for dtype in sorted(set(layouts.dtypes), key=str):
+        members = (names == str(dtype)) & (num_chunks > 0)
+        if members.any():
+            first, last = int(spans[members, 0].min()), int(spans[members, 1].max())
+            launches.append(Launch(dtype, first, last - first))
+    return BlockMap(launches, np.stack([tensor, index * chunk, copy], axis=1), spans, int(num_copies.sum()))

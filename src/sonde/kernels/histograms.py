@@ -1,0 +1,115 @@
+"""Histograms of signed magnitudes: what a bin holds, which values are counted, and percentiles.
+
+Bin b counts the finite values whose float32 bits, shifted right by 21, are b: sign, exponent and two bits of the
+mantissa. 2,048 bins cover every float32, four to an octave; bins from 1,024 on hold the negative values.
+
+A tensor of fewer than 65,536 values is counted whole. Of a larger one every 2ˢ-th run of 256 values is counted, s such
+that at least 32,768 values are, and at most 8. Which run of each 2ˢ is chosen by a hash, the same at every step: a
+fixed place would always meet the same columns of a matrix whose width is a power of two.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sonde.core.records import Float64
+from sonde.kernels.columns import Column
+from sonde.kernels.sketches import hash32
+
+NUM_BINS = 2048
+SHIFT = 21
+PERCENTS = (1, 5, 25, 50, 75, 95, 99)
+
+RUN = 256
+MIN_COUNTED = 32_768  # 1% of it is 328 values: p1 and p99 of independent values are then known to 6% of their rank
+MAX_SKIP = 8
+
+_FINITE = 1020  # bins of one sign; the four above have the exponent of NaN and infinity
+
+
+def skip(numel: int) -> int:
+    """The s of a tensor: one run of 2ˢ is counted.
+
+    Example:
+        >>> skip(1000), skip(65_536), skip(50257 * 768)
+        (0, 1, 8)
+    """
+    return min(max((numel // MIN_COUNTED).bit_length() - 1, 0), MAX_SKIP)
+
+
+def counted_runs(first: int, num_runs: int, skip: int) -> npt.NDArray[np.bool_]:
+    """Which of a tensor's runs first, first + 1, … are counted."""
+    run = np.arange(first, first + num_runs, dtype=np.int64)
+    chosen = hash32((run >> skip).astype(np.uint32)) & np.uint32((1 << skip) - 1)
+    return np.asarray(run & ((1 << skip) - 1) == chosen)
+
+
+def percentiles(histogram: npt.NDArray[np.int32], rows: Float64 | None = None) -> Float64:
+    """The values below which 1, 5, 25, 50, 75, 95 and 99 percent of the values lie, from histograms.
+
+    The bin is found by its cumulated count, the place in it as if the density were linear between the means with the
+    bins to either side. For smooth distributions the error is 0.1% to 1% of the value, up to 4% in a steep tail (with
+    a constant density it would be three times that). Whatever the distribution it is below the bin's width: at most 25%
+    of the value, reached where all of a bin's values sit at one of its edges. Where the tensor was not counted whole,
+    sampling adds its own. Magnitudes below 2⁻¹²⁸ read as 0.
+
+    Args:
+        histogram: Counts, (..., 2048).
+        rows: Statistics of the same tensors, (..., 7); keeps the percentiles between MIN and MAX, so that a constant
+            is found exactly.
+
+    Returns:
+        (..., 7), NaN where nothing was counted.
+
+    Example:
+        >>> counts = np.zeros(2048, np.int32)
+        >>> counts[np.float32(1.0).view(np.uint32) >> 21] = 100  # 100 values from 1 to 1.25
+        >>> percentiles(counts).round(4).tolist()
+        [1.0025, 1.0125, 1.0625, 1.125, 1.1875, 1.2375, 1.2475]
+    """
+    ascending = np.take(histogram, _ASCENDING, axis=-1)
+    cumulated = np.cumsum(ascending, axis=-1, dtype=np.float64)
+    total = cumulated[..., -1]
+    density = np.pad(ascending / _WIDTH, [(0, 0)] * (ascending.ndim - 1) + [(1, 1)])
+    values = np.empty((*histogram.shape[:-1], len(PERCENTS)))
+    for i, percent in enumerate(PERCENTS):
+        rank = total * percent / 100
+        place = np.minimum(np.sum(cumulated < rank[..., None], axis=-1), len(_ASCENDING) - 1)
+        part = 1 - (_at(cumulated, place) - rank) / np.maximum(_at(ascending, place), 1)
+        left = _at(density, place) + _at(density, place + 1)
+        right = _at(density, place + 1) + _at(density, place + 2)
+        # Where the density goes from `left` to `right`, `part` of the bin's values lie below this part of its width.
+        root = np.sqrt(left**2 + (right - left) * part * (left + right))
+        with np.errstate(invalid="ignore"):
+            below = np.where(root > 0, part * (left + right) / (left + root), part)
+        values[..., i] = _LOWER[place] + below * (_UPPER[place] - _LOWER[place])
+    if rows is not None:
+        values = np.clip(values, rows[..., Column.MIN, None], rows[..., Column.MAX, None])
+    return np.where(total[..., None] > 0, values, np.nan)
+
+
+def edges() -> tuple[npt.NDArray[np.int64], Float64, Float64]:
+    """The bins of finite values in ascending order of their values, with their lower and upper edges.
+
+    The two bins around zero, magnitudes below 2⁻¹²⁸, have both edges at 0.
+    """
+    return _ASCENDING.copy(), _LOWER.copy(), _UPPER.copy()
+
+
+def _at(values: npt.NDArray[Any], place: npt.NDArray[np.intp]) -> Float64:
+    found: Float64 = np.take_along_axis(values, place[..., None], axis=-1)[..., 0].astype(np.float64)
+    return found
+
+
+def _edges() -> tuple[npt.NDArray[np.int64], Float64, Float64]:
+    magnitude = (np.arange(_FINITE, dtype=np.uint32) << SHIFT).view(np.float32).astype(np.float64)
+    below, above = magnitude, np.append(magnitude[1:], 2.0**128)
+    above[0] = 0.0
+    bins = np.arange(_FINITE)
+    ascending = np.concatenate([NUM_BINS // 2 + bins[::-1], bins])
+    return ascending, np.concatenate([-above[::-1], below]), np.concatenate([-below[::-1], above])
+
+
+_ASCENDING, _LOWER, _UPPER = _edges()
+_WIDTH = np.where(_UPPER > _LOWER, _UPPER - _LOWER, np.inf)

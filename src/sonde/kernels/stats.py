@@ -1,0 +1,16 @@
+"""What a pass over a list of tensors gives."""
+
+from typing import NamedTuple
+
+import torch
+
+
+class Stats(NamedTuple):
+    """Statistics of n tensors, on the tensors' device; nothing has waited for the device to finish them."""
+
+    rows: torch.Tensor
+    """float64 (n, 7), laid out as `Column` says."""
+    histogram: torch.Tensor | None = None
+    """int32 (n, 2048), where asked for; see `sonde.kernels.histograms`."""
+    sketch: torch.Tensor | None = None
+    """float32 (n, 256), where asked for; see `sonde.kernels.sketches`."""

@@ -1,0 +1,1 @@
+"""Streaming statistics of series: pure, vectorised over tags, one a file."""

@@ -1,0 +1,55 @@
+"""An exponential moving average that is right from the first value on."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from sonde.core.records import Float64, Int64
+
+
+class EmaState(NamedTuple):
+    """The raw average of each tag and how many values it has seen."""
+
+    raw: Float64
+    num_values: Int64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ema:
+    """Smooths series: m ← β·m + (1−β)·x, divided by 1 − β^t, so that the first values count in full.
+
+    β weighs the *old* value: the window, and the lag, are about 1/(1−β) steps. On white noise the variance of the
+    result is (1−β)/(1+β) of the raw one, 0.5% at β = 0.99. A value that is NaN or infinite, or was not measured, leaves
+    the average as it is.
+
+    Args:
+        decay: β, in [0.95, 0.999]; larger is smoother and later.
+
+    Example:
+        >>> ema = Ema(decay=0.95)
+        >>> state = ema.init(1)
+        >>> for x in (1.0, 3.0, float("nan")):
+        ...     state, smooth = ema.step(state, np.array([x]))
+        >>> smooth.round(3)
+        array([2.026])
+    """
+
+    decay: float = 0.99
+
+    def __post_init__(self) -> None:
+        if not 0.95 <= self.decay <= 0.999:
+            raise ValueError(f"`Ema(decay=...)` must be in [0.95, 0.999], got {self.decay}.")
+
+    def init(self, num_tags: int) -> EmaState:
+        """The state before the first value."""
+        return EmaState(np.zeros(num_tags), np.zeros(num_tags, np.int64))
+
+    def step(self, state: EmaState, values: Float64) -> tuple[EmaState, Float64]:
+        """Take a value of each tag; the averages, NaN where there was no value yet."""
+        taken = np.isfinite(values)
+        raw = np.where(taken, self.decay * state.raw + (1 - self.decay) * np.where(taken, values, 0.0), state.raw)
+        count = state.num_values + taken
+        with np.errstate(invalid="ignore", divide="ignore"):
+            smooth: Float64 = np.where(count > 0, raw / (1 - self.decay**count), np.nan)
+        return EmaState(raw, count), smooth
