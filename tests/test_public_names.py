@@ -6,7 +6,7 @@ import pytest
 
 import sonde
 
-PUBLIC = ["Run", "Writer", "__version__", "load", "record"]
+PUBLIC = ["Run", "Watch", "Writer", "__version__", "load", "record", "watch"]
 
 
 def test_the_public_names_are_these() -> None:
@@ -24,7 +24,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
         sonde.recrod  # noqa: B018
 
 
-@pytest.mark.parametrize("thing", [sonde.Run, sonde.Writer], ids=lambda thing: thing.__name__)
+@pytest.mark.parametrize("thing", [sonde.Run, sonde.Watch, sonde.Writer], ids=lambda thing: thing.__name__)
 def test_public_classes_are_typed(thing: type) -> None:
     for name, member in inspect.getmembers(thing, inspect.isfunction):
         if not name.startswith("_"):

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sonde.monitor.watch import Watch, watch
     from sonde.store.reader import Run, load
     from sonde.store.writer import Writer, record
 
@@ -11,12 +12,14 @@ __version__ = "0.1.0"
 # Public name -> module that holds it. Loaded on first use: importing `sonde` costs nothing and pulls in no torch.
 _PUBLIC = {
     "Run": "sonde.store.reader",
+    "Watch": "sonde.monitor.watch",
     "Writer": "sonde.store.writer",
     "load": "sonde.store.reader",
     "record": "sonde.store.writer",
+    "watch": "sonde.monitor.watch",
 }
 
-__all__ = ["Run", "Writer", "__version__", "load", "record"]
+__all__ = ["Run", "Watch", "Writer", "__version__", "load", "record", "watch"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,1 @@
+"""Watching a training: hooks on the training thread, everything else in the background."""

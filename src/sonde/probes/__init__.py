@@ -1,0 +1,1 @@
+"""What is hooked in a training, and what tags come of it."""

@@ -1,0 +1,118 @@
+"""Places inside torch where something passes that no hook shows: clipping, and the gradient scaler's step.
+
+A seam replaces one function of torch while anybody listens and puts it back with the last listener. The function's work
+and result are untouched; a listener that fails is the monitor's problem, not the training's.
+"""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad
+from torch.optim import Optimizer
+
+from sonde.probes.norms import tensor_norms
+
+
+class Clip(NamedTuple):
+    """Gradients were clipped."""
+
+    parameters: list[Tensor]
+    limit: float
+    norm: Tensor
+    """The total norm before."""
+    by_value: bool
+
+
+class ScalerStep(NamedTuple):
+    """A gradient scaler was asked for a step."""
+
+    optimizer: Optimizer
+    scale: Tensor | None
+    unscaled_here: bool
+    """Whether gradients came scaled: `unscale_` was not called before."""
+
+
+class Seam:
+    """A function of torch that tells its listeners."""
+
+    def __init__(self, owner: Any, name: str, wrap: Callable[[Callable[..., Any], Callable[[Any], None]], Any]) -> None:
+        self._owner, self._name, self._wrap = owner, name, wrap
+        self._listeners: list[Callable[[Any], None]] = []
+        self._original: Any = None
+        self._wrapped: Any = None
+
+    def listen(self, listener: Callable[[Any], None]) -> Callable[[], None]:
+        """Be told from now on; what to call to be told no more."""
+        if not self._listeners:
+            self._original = getattr(self._owner, self._name)
+            self._wrapped = self._wrap(self._original, self._tell)
+            setattr(self._owner, self._name, self._wrapped)
+        self._listeners.append(listener)
+        return functools.partial(self._leave, listener)
+
+    def _leave(self, listener: Callable[[Any], None]) -> None:
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+            # Where somebody has wrapped ours since, taking it out would take theirs along.
+            if not self._listeners and getattr(self._owner, self._name) is self._wrapped:
+                setattr(self._owner, self._name, self._original)
+
+    def _tell(self, event: Any) -> None:
+        for listener in list(self._listeners):
+            listener(event)
+
+
+def _listed(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
+    return [parameters] if isinstance(parameters, Tensor) else list(parameters)
+
+
+def _wrap_clip_by_norm(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def clip(parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None) -> Any:
+        if torch.compiler.is_compiling():  # nobody can be told from within a graph
+            return original(parameters, max_norm, total_norm, foreach)
+        parameters = _listed(parameters)
+        result = original(parameters, max_norm, total_norm, foreach)
+        tell(Clip(parameters, float(max_norm), total_norm, by_value=False))
+        return result
+
+    return clip
+
+
+def _wrap_clip_by_value(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def clip(parameters: Any, clip_value: float, foreach: bool | None = None) -> Any:
+        if torch.compiler.is_compiling():
+            return original(parameters, clip_value, foreach)
+        parameters = _listed(parameters)
+        gradients = [p.grad for p in parameters if p.grad is not None and p.grad.layout is torch.strided]
+        norm = torch.linalg.vector_norm(tensor_norms(gradients)) if gradients else torch.zeros(())
+        result = original(parameters, clip_value, foreach)
+        tell(Clip(parameters, float(clip_value), norm, by_value=True))
+        return result
+
+    return clip
+
+
+def _wrap_scaler_step(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        state = getattr(self, "_per_optimizer_states", {}).get(id(optimizer), {})
+        unscaled_here = getattr(state.get("stage"), "name", "READY") == "READY"
+        result = original(self, optimizer, *args, **kwargs)
+        if self.is_enabled():
+            # The public `get_scale` waits for the device.
+            tell(ScalerStep(optimizer, getattr(self, "_scale", None), unscaled_here))
+        return result
+
+    return step
+
+
+# `clip_grad_norm_` calls the first one by its name in the module, so that it is seen however it was imported. The
+# second has no such inside: where it was imported by name before the watching began, it is not seen.
+CLIP_BY_NORM = Seam(clip_grad, "_clip_grads_with_norm_", _wrap_clip_by_norm)
+CLIP_BY_VALUE = Seam(torch.nn.utils, "clip_grad_value_", _wrap_clip_by_value)
+SCALER_STEP = Seam(torch.amp.GradScaler, "step", _wrap_scaler_step)
