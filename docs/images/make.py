@@ -42,7 +42,7 @@ def main() -> None:
         record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, highlight=False, markup=False
     )
     run = sonde.load(sys.argv[1])
-    run.info["environment"].update(platform="Linux-6.8.0-x86_64", host="laptop")  # whoever draws it
+    run.info["environment"].update(platform="Linux-6.8.0-x86_64", host="laptop", commit=None)  # whoever draws it
     console.print(page(run, width=COLUMNS))
     svg = console.export_svg(title=f"sonde show {sys.argv[1]}", theme=MONOKAI)
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # a picture that loads nothing from elsewhere

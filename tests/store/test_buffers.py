@@ -171,7 +171,7 @@ def test_columns_made_anew_for_every_frame_are_not_kept_forever() -> None:
     table = Table(Columns("step", ("a", "b")))
 
     def alive() -> int:
-        return sum(isinstance(thing, Columns) for thing in gc.get_objects())
+        return sum(type(thing) is Columns for thing in gc.get_objects())
 
     before = alive()
     for step in range(3000):
