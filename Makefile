@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test test-gpu lint format bench clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Sonde needs Python 3.11 or newer; run: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
@@ -17,6 +17,9 @@ demo: $(VENV)/ready ## Train a small model and record it
 
 test: $(VENV)/ready ## Run all tests
 	$(BIN)/pytest -n 2 $(ARGS)
+
+test-gpu: $(VENV)/ready ## The tests that need a CUDA device
+	$(BIN)/pytest -m gpu $(ARGS)
 
 lint: $(VENV)/ready ## Formatting, lint, types and import contracts
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports

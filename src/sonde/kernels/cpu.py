@@ -1,12 +1,7 @@
-"""The statistics of many tensors on a CPU: slabs that fit the cache, each handled by a dozen numpy calls.
+"""The statistics of many tensors on a CPU: a dozen numpy calls a slab, all in the calling thread."""
 
-A tensor of 16,384 values or more is read where it lies, slab by slab. Smaller ones are laid side by side into slabs of
-their own, so that ten thousand of them cost a few hundred calls and not ten thousand times a dozen. All of it runs in
-the calling thread.
-"""
-
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, final
+from collections.abc import Sequence
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,37 +11,13 @@ from torch import Tensor
 from sonde.core.records import Float64, Int64
 from sonde.kernels import histograms, sketches
 from sonde.kernels.columns import NUM_COLUMNS, Column
-from sonde.kernels.layouts import Layouts, flat
+from sonde.kernels.layouts import Layouts
 from sonde.kernels.moments import FirstLook, Values, careful_rows, fold
+from sonde.kernels.slabs import SLAB, Reader, Slab, part_of, slabs_of
 from sonde.kernels.stats import Stats
-
-_SLAB = 1 << 16  # values; as float32 with the squares beside them half of a 1 MiB cache; a stretch of the sketch
-_SMALL = 1 << 14  # below, copying a tensor costs less than a dozen calls
-
-# Fewer tensors of a kind do not make up for a slab of their own.
-_ALIKE = 32
 
 # Histograms of so many small tensors at a time: 2,048 counters of 8 bytes each.
 _COUNTED_TOGETHER = 64
-
-# torch hands conversions of 32,768 values or more to its threads; waiting for a busy pool costs more than it saves.
-_CONVERTED_TOGETHER = 1 << 14
-
-_NATIVE = frozenset({torch.float32, torch.float64})
-
-
-class _Slab(NamedTuple):
-    """What a slab holds: part of one tensor from value `first` on, or all of several small tensors."""
-
-    tensors: list[int]
-    first: int
-    size: int
-    starts: Int64
-    """Where each of the stretches begins."""
-    at: slice
-    """The stretches' places among those of all slabs."""
-    alike: bool = False
-    """Whether the tensors differ in their first dimension only."""
 
 
 @final
@@ -56,7 +27,7 @@ class CpuStats:
     def __init__(self, layouts: Layouts, ids: Sequence[int]) -> None:
         self._layouts = layouts
         self._seeds = sketches.seeds(ids)
-        self._slabs = list(_slabs(layouts))
+        self._slabs = list(slabs_of(layouts))
         self._longest = max((slab.size for slab in self._slabs), default=0)
         # The stretches of a tensor follow each other.
         owners = np.array([tensor for slab in self._slabs for tensor in slab.tensors], dtype=np.int64)
@@ -71,7 +42,7 @@ class CpuStats:
         counts = np.zeros((n, histograms.NUM_BINS), np.int32) if histogram else None
         sums = np.zeros((n, sketches.SIZE)) if sketch else None
         with torch.no_grad(), np.errstate(all="ignore"):
-            read = _Reader(self._layouts, new, old, self._longest)
+            read = Reader(self._layouts, new, old, self._longest)
             first = FirstLook(len(self._numbers), self._longest)
             for slab in self._slabs:
                 x = read(slab)
@@ -86,11 +57,11 @@ class CpuStats:
                 None if sums is None else torch.from_numpy(sums.astype(np.float32)),
             )
 
-    def _rows(self, first: FirstLook, read: "_Reader") -> Float64:
+    def _rows(self, first: FirstLook, read: Reader) -> Float64:
         stretches, doubtful = first.rows(self._numbers)
         for slab in self._slabs if doubtful.any() else ():
             if (some := doubtful[slab.at]).any():
-                part = _part(slab, some, self._numbers[slab.at])
+                part = part_of(slab, some, self._numbers[slab.at])
                 stretches[slab.at][some] = careful_rows(read(part), part.starts)
         rows = np.zeros((len(self._layouts), NUM_COLUMNS))
         rows[:, Column.MIN], rows[:, Column.MAX] = np.inf, -np.inf
@@ -98,7 +69,7 @@ class CpuStats:
             rows[self._owners] = fold(stretches, self._begins)
         return rows
 
-    def _add_counts(self, counts: npt.NDArray[np.int32], slab: _Slab, x: Values) -> None:
+    def _add_counts(self, counts: npt.NDArray[np.int32], slab: Slab, x: Values) -> None:
         skip = histograms.skip(self._layouts.numels[slab.tensors[0]])
         if skip:  # only large tensors skip, and they have slabs of their own
             runs = histograms.counted_runs(slab.first // histograms.RUN, -(-slab.size // histograms.RUN), skip)
@@ -115,115 +86,15 @@ class CpuStats:
             part = bins[begin[0] : end[-1]] + shift
             counts[some] = _only_finite(np.bincount(part, minlength=len(some) * histograms.NUM_BINS))
 
-    def _add_sums(self, sums: Float64, slab: _Slab, x: Values) -> None:
+    def _add_sums(self, sums: Float64, slab: Slab, x: Values) -> None:
         single = x.astype(np.float32, copy=False)
         if not np.isfinite(single).all():
             single = np.where(np.isfinite(single), single, np.float32(0))
         if len(slab.tensors) == 1:
             tensor = slab.tensors[0]
-            sums[tensor] += _sums_of_stretch(single, self._seeds[tensor], slab.first // _SLAB)
+            sums[tensor] += _sums_of_stretch(single, self._seeds[tensor], slab.first // SLAB)
         else:
             sums[slab.tensors] = _sums_of_small(single, slab.starts, self._seeds[slab.tensors])
-
-
-@final
-class _Reader:
-    """Hands out slabs of the tensors, or of their differences, as flat float32 or float64 arrays.
-
-    What it hands out is not to be written to, and lasts until the next slab.
-    """
-
-    def __init__(self, layouts: Layouts, new: Sequence[Tensor], old: Sequence[Tensor] | None, longest: int) -> None:
-        self._new = _Side(layouts, new, longest)
-        self._old = None if old is None else _Side(layouts, old, longest)
-        self._difference = np.empty(longest if self._old else 0, np.float32)
-
-    def __call__(self, slab: _Slab) -> Values:
-        x = self._new.read(slab)
-        if self._old is None:
-            return x
-        y = self._old.read(slab)
-        return np.subtract(x, y, out=self._difference[: slab.size] if x.dtype == np.float32 else None)
-
-
-@final
-class _Side:
-    """Slabs of one list of tensors."""
-
-    def __init__(self, layouts: Layouts, tensors: Sequence[Tensor], longest: int) -> None:
-        self._tensors = layouts.arrange(tensors)
-        self._row_major = layouts.row_major
-        self._current = -1, torch.empty(0)
-        self._room = torch.empty(0 if _NATIVE.issuperset(layouts.dtypes) else longest)
-
-    def read(self, slab: _Slab) -> Values:
-        if len(slab.tensors) > 1:
-            values = self._side_by_side(slab)
-        else:
-            if self._current[0] != slab.tensors[0]:
-                self._current = slab.tensors[0], flat(self._tensors[slab.tensors[0]])
-            values = self._current[1][slab.first : slab.first + slab.size]
-        if values.dtype not in _NATIVE:
-            for i in range(0, slab.size, _CONVERTED_TOGETHER):
-                self._room[i : min(i + _CONVERTED_TOGETHER, slab.size)] = values[i : i + _CONVERTED_TOGETHER]
-            values = self._room[: slab.size]
-        array: Values = values.numpy()
-        return array
-
-    def _side_by_side(self, slab: _Slab) -> Tensor:
-        tensors = [self._tensors[i] for i in slab.tensors]
-        if slab.alike:
-            return torch.cat(tensors).view(-1)
-        tensors = [x if self._row_major[i] else flat(x) for i, x in zip(slab.tensors, tensors, strict=True)]
-        # In C++ all the way: flattening each in Python costs 2 µs a tensor, this 0.7, `cat` alone 0.3.
-        flattened: Tensor = torch._C._nn.flatten_dense_tensors(tensors)
-        return flattened
-
-
-def _slabs(layouts: Layouts) -> Iterator[_Slab]:
-    small = []
-    at = 0
-    for i, numel in enumerate(layouts.numels):
-        if numel >= _SMALL:
-            for first in range(0, numel, _SLAB):
-                yield _Slab([i], first, min(_SLAB, numel - first), np.zeros(1, np.int64), slice(at, at + 1))
-                at += 1
-        elif numel:
-            small.append(i)
-    for alike, group in _packs(layouts, small):
-        ends = np.cumsum([layouts.numels[i] for i in group])
-        begin = 0
-        while begin < len(group):
-            base = int(ends[begin - 1]) if begin else 0
-            end = max(int(np.searchsorted(ends, base + _SLAB, side="right")), begin + 1)
-            starts = np.concatenate([[0], ends[begin : end - 1] - base])
-            yield _Slab(group[begin:end], 0, int(ends[end - 1]) - base, starts, slice(at, at + end - begin), alike)
-            at += end - begin
-            begin = end
-
-
-def _packs(layouts: Layouts, small: list[int]) -> Iterator[tuple[bool, list[int]]]:
-    """Small tensors of one dtype each; those of many that differ in their first dimension only by themselves."""
-    groups: dict[tuple[torch.dtype, torch.Size | None], list[int]] = {}
-    for i in small:
-        groups.setdefault((layouts.dtypes[i], layouts.trailing_shape(i)), []).append(i)
-    rest: dict[torch.dtype, list[int]] = {}
-    for (dtype, shape), group in groups.items():
-        if shape is not None and len(group) >= _ALIKE:
-            yield True, group
-        else:
-            rest.setdefault(dtype, []).extend(group)
-    for group in rest.values():
-        yield False, group
-
-
-def _part(slab: _Slab, some: npt.NDArray[np.bool_], numbers: Int64) -> _Slab:
-    """A slab of some of the stretches."""
-    if len(slab.tensors) == 1:
-        return slab
-    tensors = [tensor for tensor, wanted in zip(slab.tensors, some, strict=True) if wanted]
-    ends = np.cumsum(numbers[some])
-    return slab._replace(tensors=tensors, size=int(ends[-1]), starts=ends - numbers[some])
 
 
 def _only_finite(counts: Int64) -> npt.NDArray[np.int32]:
@@ -237,7 +108,7 @@ def _sums_of_stretch(x: npt.NDArray[np.float32], seed: np.uint32, stretch: int) 
     num_rows = -(-len(x) // sketches.GROUP) * sketches.ROWS
     if missing := num_rows * sketches.LANES - len(x):
         x = np.concatenate([x, np.zeros(missing, np.float32)])
-    row = np.arange(num_rows, dtype=np.uint32) + np.uint32(stretch * (_SLAB // sketches.LANES) & 0xFFFFFFFF)
+    row = np.arange(num_rows, dtype=np.uint32) + np.uint32(stretch * (SLAB // sketches.LANES) & 0xFFFFFFFF)
     # Turned rows, moved by eights: what lands in column l is the row's value of lane l.
     eights = np.arange(sketches.LANES // 8) ^ (sketches.turns(seed, row) >> np.uint32(3)).astype(np.int64)[:, None]
     eights += np.arange(num_rows)[:, None] * (sketches.LANES // 8)

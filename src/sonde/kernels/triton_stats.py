@@ -16,9 +16,8 @@ from sonde.kernels.stats import Stats
 from sonde.kernels.triton_kernels import fold_counts, fold_rows, fold_sums, measure_chunks, tl
 
 CHUNK = 65_536
-_ROWS = 4  # of a tile: 4 loads of 16 bytes a thread under way, and registers for five programs on each core
-_MODE = 1
-_BYTES = {4: 16, 2: 8}  # a load, by the size of a value
+_ROWS = 4  # of a tile; with 8, fewer programs fit on a core
+_WARPS = 4  # of a row: 4 values a thread
 
 
 @final
@@ -60,7 +59,7 @@ class TritonStats:
         # Copies that `arrange` made must outlive the launches; the allocator then keeps their memory in stream order.
         arranged = self._layouts.arrange(new)
         others = [] if old is None else self._layouts.arrange(old)
-        addresses = np.array([tensor.data_ptr() for tensor in (*arranged, *others)], dtype=np.int64)
+        addresses = np.array(list(map(Tensor.data_ptr, arranged + others)), dtype=np.int64)
         pointers = (self._pointers if old is None else self._pairs).follow(addresses)
         aligned = int(np.bitwise_or.reduce(addresses)) % 16 == 0
         rows = torch.empty(n, NUM_COLUMNS, dtype=torch.float64, device=device)
@@ -82,7 +81,7 @@ class TritonStats:
                 launch.first_chunk,
                 self._num_chunks,
                 n,
-                warps=_warps(launch.dtype),
+                warps=_WARPS,
                 constants=self._constants(launch, aligned, sketch, histogram, old is not None),
             )
         stats = self._fold(rows, partials, sums, counts)
@@ -93,8 +92,8 @@ class TritonStats:
     def _constants(
         self, launch: Launch, aligned: bool, sketch: bool, histogram: bool, difference: bool
     ) -> tuple[Any, ...]:
-        vector = _BYTES[launch.dtype.itemsize] // launch.dtype.itemsize if aligned else 1  # values a load
-        return _triton_type(launch.dtype), vector, self._chunk, _ROWS, sketch, histogram, difference, _MODE
+        vector = sketches.LANES // (32 * _WARPS) if aligned else 1  # values a load
+        return _triton_type(launch.dtype), vector, self._chunk, _ROWS, sketch, histogram, difference
 
     def _fold(self, rows: Tensor, partials: Tensor, sums: Tensor | None, counts: Tensor | None) -> Stats:
         n = len(rows)
@@ -127,10 +126,6 @@ class TritonStats:
                 stats.histogram[i] = reference.histogram(tensor)
             if stats.sketch is not None:
                 stats.sketch[i] = reference.sketch(tensor, self._ids[i])
-
-
-def _warps(dtype: torch.dtype) -> int:
-    return sketches.LANES * dtype.itemsize // (_BYTES[dtype.itemsize] * 32)
 
 
 def _triton_type(dtype: torch.dtype) -> Any:
