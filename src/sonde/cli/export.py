@@ -21,7 +21,7 @@ def export(
 
     Example:
       sonde export runs/demo --to csv
-      sonde export runs/demo --to parquet --out /tmp/norms.parquet --tags 'grad/*'
+      sonde export runs/demo --to parquet --out norms.parquet --tags 'grad/*'
     """
     import sonde
     from sonde.store.export import export as write
