@@ -36,7 +36,12 @@ def test_the_run_goes_to_the_folder_runs_by_default(tmp_path: Path) -> None:
 
 def test_ctrl_c_closes_the_run_and_says_how_to_look_at_it(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    command = [sys.executable, "-m", "sonde", "demo", "--run", str(folder), "--steps", "1000000"]
+    # A shell starts its background jobs with SIGINT ignored, and so would be everything below it.
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from sonde.cli.main import main; sys.exit(main())"
+    )
+    command = [sys.executable, "-c", code, "demo", "--run", str(folder), "--steps", "1000000"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("step ")  # the training is under way

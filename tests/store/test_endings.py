@@ -16,6 +16,7 @@ from sonde.core.records import Ending
 START = """
 import os, signal, sys, threading, time
 import sonde
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell starts with it ignored
 run = sonde.record(sys.argv[1])
 for step in range(100):
     run.log(step, {"loss": 1.0 + step})
