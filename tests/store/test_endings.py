@@ -170,18 +170,18 @@ def test_a_forked_child_neither_records_nor_closes_its_parents_run(tmp_path: Pat
 def test_a_child_that_outlives_its_parent_does_not_keep_the_run_alive(tmp_path: Path) -> None:
     body = """
     run.flush()
-    parent = os.getpid()
-    reader, writer = os.pipe()
-    if os.fork() == 0:
+    if (child := os.fork()) == 0:
         os.close(0); os.close(1); os.close(2)
         time.sleep(60)
         os._exit(0)
-    print("forked", flush=True)
-    os.kill(parent, signal.SIGKILL)
+    print(child, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
     """
-    done = ended(tmp_path / "run", body.replace("os.fork() == 0", "(child := os.fork()) == 0"))
+    done = ended(tmp_path / "run", body)
     assert done.returncode == -signal.SIGKILL
-    assert sonde.load(tmp_path / "run").state.ending is Ending.DIED
+    ending = sonde.load(tmp_path / "run").state.ending
+    os.kill(int(done.stdout), signal.SIGKILL)  # it was still there
+    assert ending is Ending.DIED
 
 
 def test_the_process_of_a_live_run_is_told_from_a_dead_one(tmp_path: Path) -> None:
