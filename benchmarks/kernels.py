@@ -4,6 +4,7 @@ python benchmarks/kernels.py [--quick] [--only SECTION]
 """
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from measure import Figure, middle, print_figures, print_machine, print_table, s
 from torch import Tensor
 
 from sonde.kernels import Stats, TensorStats
+from sonde.kernels.sketch_products import sketch_products
 
 ROUNDS = 40
 Shapes = Sequence[tuple[int, ...]]
@@ -45,6 +47,7 @@ def variants(shapes: Shapes, device: str) -> dict[str, tuple[Callable[[], Stats]
     """What is measured, and the bytes that each must read."""
     new, old, half = gradients(shapes, device), gradients(shapes, device), gradients(shapes, device, torch.bfloat16)
     stats, of_half = TensorStats(new), TensorStats(half)
+    copies = stats.copy(old)
     size = num_bytes(new)
     return {
         "basic": (lambda: stats(new), size),
@@ -56,6 +59,8 @@ def variants(shapes: Shapes, device: str) -> dict[str, tuple[Callable[[], Stats]
             lambda: stats.of_difference(new, old, histogram=True, sketch=True),
             2 * size,
         ),
+        "copying": (lambda: stats.copy(new), 2 * size),
+        "difference to copies": (lambda: stats.of_difference(new, copies), 2 * size),
         "bfloat16": (lambda: of_half(half), size // 2),
         "bfloat16, histogram and sketch": (lambda: of_half(half, histogram=True, sketch=True), size // 2),
     }
@@ -132,18 +137,27 @@ def host() -> None:
     shapes = gpt2_small()
     first, second = gradients(shapes, "cuda"), gradients(shapes, "cuda")
     stats = TensorStats(first)
-    state = {"turn": 0}
-
-    def fresh() -> Stats:
-        state["turn"] ^= 1
-        return stats(first if state["turn"] else second)
-
+    eighth = first[::8]
+    changing, few, few_changing = TensorStats(first), TensorStats(eighth), TensorStats(eighth)
+    copies = few.copy(eighth)
+    sketch = stats(first, sketch=True).sketch
+    assert sketch is not None
+    eighths = f"{len(eighth)} tensors, "
+    either, either_eighth = itertools.cycle([first, second]), itertools.cycle([eighth, second[::8]])
     calls: dict[str, Callable[[], object]] = {
         "same addresses": lambda: stats(first),
-        "addresses changed": fresh,
+        "addresses changed": lambda: changing(next(either)),
         "histogram and sketch": lambda: stats(first, histogram=True, sketch=True),
         "difference": lambda: stats.of_difference(first, second),
+        eighths + "histogram": lambda: few(eighth, histogram=True),
+        eighths + "histogram, addresses changed": lambda: few_changing(next(either_eighth), histogram=True),
+        eighths + "copying": lambda: few.copy(eighth),
+        eighths + "difference to copies": lambda: few.of_difference(eighth, copies),
+        "products of sketches": lambda: sketch_products(sketch, sketch),
     }
+    bars = {"same addresses": 50, "addresses changed": 70} | dict.fromkeys(
+        (eighths + "histogram", eighths + "difference to copies"), 35
+    )
     took = rounds(calls, host_us)
     print_figures(
         f"GPT-2 small, host time of a call over {len(shapes)} tensors",
@@ -152,7 +166,7 @@ def host() -> None:
                 what=name,
                 value=middle(times),
                 unit="µs",
-                at_most=150 if name in ("same addresses", "addresses changed") else None,
+                at_most=bars.get(name),
                 note=interval(times) + " µs",
             )
             for name, times in took.items()

@@ -19,7 +19,7 @@ def test_every_value_is_in_one_chunk_of_its_dtype() -> None:
             assert len(own) == 0
             continue
         assert own.tolist() == list(range(*spans[i, :2]))
-        assert first[own].tolist() == list(range(0, size, 1024))
+        assert first[own].tolist() == list(range(0, max(size, 1), 1024))
         assert set(copy[own]) == set(range(*spans[i, 2:]))
         assert spans[i, 3] - spans[i, 2] == min(len(own), 8)
         (launch,) = [x for x in launches if x.dtype is dtype] if size else [None]
@@ -28,8 +28,16 @@ def test_every_value_is_in_one_chunk_of_its_dtype() -> None:
     assert num_copies == copy.max() + 1
 
 
-def test_tensors_without_values_need_no_launch() -> None:
-    launches, chunks, spans, num_copies = block_map(Layouts([torch.empty(0), torch.empty(2, dtype=torch.double)]), 1024)
+def test_an_empty_tensor_has_a_program_that_writes_its_row() -> None:
+    launches, chunks, spans, num_copies = block_map(Layouts([torch.empty(0), torch.empty(2)]), 1024)
+    assert launches == [(torch.float32, 0, 2)]
+    assert chunks[:, 0].tolist() == [0, 1]
+    assert spans.tolist() == [[0, 1, 0, 1], [1, 2, 1, 2]]
+    assert num_copies == 2
+
+
+def test_tensors_of_float64_need_no_launch() -> None:
+    launches, chunks, spans, num_copies = block_map(Layouts([torch.empty(2, dtype=torch.double)] * 2), 1024)
     assert (launches, len(chunks), spans.tolist(), num_copies) == ([], 0, [[0] * 4] * 2, 0)
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from sonde.kernels import Column, Stats, TensorStats, reference, tensor_stats
+from sonde.kernels.copies import Copies
 
 pytestmark = [
     pytest.mark.gpu,
@@ -30,6 +31,7 @@ def everything(stats: TensorStats, new: list[torch.Tensor], old: list[torch.Tens
         stats(new),
         stats(new, histogram=True, sketch=True),
         stats.of_difference(new, old, histogram=True, sketch=True),
+        stats.of_difference(new, stats.copy(old), histogram=True, sketch=True),
     ]
 
 
@@ -84,6 +86,93 @@ def test_repeated_calls_give_the_same_bits() -> None:
         assert a is not None
         assert b is not None
         assert torch.equal(a, b)
+
+
+def test_later_calls_leave_what_was_given_out_alone() -> None:
+    stats = TensorStats([torch.empty(100, device="cuda")])
+    given = [torch.full((100,), float(i), device="cuda") for i in range(20)]
+    found = [stats([tensor], histogram=True, sketch=True) for tensor in given]
+    assert [int(each.rows[0, Column.MEAN]) for each in found] == list(range(20))
+    for each, tensor in zip(found, given, strict=True):
+        assert each.histogram is not None
+        assert torch.equal(each.histogram[0], reference.histogram(tensor))
+
+
+def test_every_row_is_of_its_own_call() -> None:
+    new = [torch.empty(n, device="cuda") for n in (900_000, 70_000, 5, 0, 131_072) * 12]
+    stats = TensorStats(new)
+    found = []
+    for i in range(300):  # chunks of an earlier call that were folded would show
+        torch._foreach_zero_(new)
+        torch._foreach_add_(new, float(i))
+        found.append(stats(new).rows[:, [Column.COUNT, Column.MIN, Column.MEAN, Column.MAX]])
+    rows = torch.stack(found).cpu()
+    numels = torch.tensor([tensor.numel() for tensor in new], dtype=torch.float64)
+    assert torch.equal(rows[..., 0], numels.expand(300, -1))
+    values = torch.arange(300, dtype=torch.float64)[:, None, None].expand(-1, len(new), 3)[:, numels > 0]
+    assert torch.equal(rows[..., 1:][:, numels > 0], values)
+
+
+def test_a_smaller_tensor_at_the_same_address_is_refused() -> None:
+    x = torch.randn(1000, device="cuda")
+    stats = TensorStats([x])
+    for _ in range(3):
+        stats([x])
+    with pytest.raises(ValueError, match="prepare"):
+        stats([x[:999]])
+    assert stats([x[:1].expand(1000)]).rows[0, Column.M2].item() == 0.0
+
+
+def test_a_tensor_whose_memory_was_freed_is_refused() -> None:
+    x = torch.randn(1000, device="cuda")
+    stats = TensorStats([x])
+    for _ in range(3):
+        stats([x])
+    x.untyped_storage().resize_(0)
+    for each in (stats, stats, TensorStats([x])):
+        with pytest.raises(ValueError, match="freed"):
+            each([x])
+
+
+def test_calls_inside_and_outside_of_inference_mode_may_take_turns() -> None:
+    new = [torch.randn(100, device="cuda"), torch.randn(100, dtype=torch.float64, device="cuda")]
+    stats = TensorStats(new)
+    for i in range(40):
+        with torch.inference_mode(i % 3 == 0):
+            found = stats([tensor + i for tensor in new], histogram=True)
+        assert torch.allclose(found.rows[:, Column.MAX], torch.stack([tensor.max() + i for tensor in new]).double())
+
+
+def test_calls_on_another_stream_are_right() -> None:
+    new = tensors()
+    stats = TensorStats(new)
+    want = stats(new, histogram=True, sketch=True)
+    torch.cuda.synchronize()
+    for _ in range(3):
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        with torch.cuda.stream(side):
+            found = stats(new, histogram=True, sketch=True)
+        torch.cuda.synchronize()
+        again = stats(new, histogram=True, sketch=True)
+        for a, b, c in zip(want, found, again, strict=True):
+            assert a is not None
+            assert b is not None
+            assert c is not None
+            assert torch.equal(a, b)
+            assert torch.equal(a, c)
+
+
+def test_copies_are_one_piece_of_memory_that_lasts_until_it_is_forgotten() -> None:
+    new = tensors()
+    stats = TensorStats(new)
+    before = stats.copy(new)
+    assert isinstance(before, Copies)
+    want = [tensor.clone() for tensor in new]
+    for tensor in new:
+        tensor.mul_(2)
+    for a, b in zip(before, want, strict=True):
+        assert torch.equal(a, b)
+    assert torch.equal(stats.of_difference(new, before).rows, stats.of_difference(new, want).rows)
 
 
 def test_tensors_of_more_than_two_billion_values_are_measured_to_their_end() -> None:

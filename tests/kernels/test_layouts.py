@@ -35,6 +35,46 @@ def test_complex_tensors_are_read_as_pairs() -> None:
     assert flat(layouts.arrange([x.conj()])[0]).tolist() == [1, -2, 3, 4]
 
 
+def test_what_lies_at_the_same_address_is_looked_at_again() -> None:
+    x = torch.randn(6, 6)
+    layouts = Layouts([x])
+    for _ in range(3):
+        assert layouts.arrange([x])[0] is x
+    assert flat(layouts.arrange([x.T])[0]).tolist() == x.T.reshape(-1).tolist()
+    assert flat(layouts.arrange([x[:1].expand(6, 6)])[0]).tolist() == x[0].tolist() * 6
+    for other in (x[:5], x.view(torch.int32), x.view(torch.bfloat16)):
+        with pytest.raises(ValueError, match="prepare"):
+            layouts.arrange([other])
+    assert layouts.arrange([x])[0] is x
+
+
+def test_a_parameter_whose_data_was_replaced_is_looked_at_again() -> None:
+    parameter = torch.nn.Parameter(torch.randn(4, 6))
+    layouts = Layouts([parameter])
+    for _ in range(2):
+        layouts.arrange([parameter])
+    parameter.data = parameter.data.view(6, 4).T
+    (arranged,) = layouts.arrange([parameter])
+    assert flat(arranged).tolist() == parameter.reshape(-1).tolist()
+    parameter.data = parameter.data[:2]
+    with pytest.raises(ValueError, match="prepare"):
+        layouts.arrange([parameter])
+
+
+def test_a_tensor_that_is_twice_in_the_list_is_arranged() -> None:
+    x = torch.randn(3)
+    layouts = Layouts([x, x])
+    for _ in range(20):
+        assert [a is x for a in layouts.arrange([x, x])] == [True, True]
+
+
+def test_dimensions_of_one_value_do_not_make_a_tensor_another() -> None:
+    x = torch.randn(8, 4, 1, 1).to(memory_format=torch.channels_last)
+    layouts = Layouts([x])
+    for other in (x, x.contiguous(), x):
+        assert flat(layouts.arrange([other])[0]).tolist() == x.reshape(-1).tolist()
+
+
 def test_tensors_on_several_devices_are_refused() -> None:
     tensors = [torch.zeros(1), torch.zeros(1, device="cuda")] if torch.cuda.is_available() else None
     if tensors is None:

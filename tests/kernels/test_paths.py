@@ -22,12 +22,20 @@ NAN, INF = float("nan"), float("inf")
 
 
 class Measure(Protocol):
-    """A path: everything that it measures of some tensors, or of their differences to others, on the CPU."""
+    """A path: everything that it measures of some tensors, or of their differences to others, on the CPU.
+
+    With `copy` the others are copied by the path first.
+    """
 
     device: str
 
     def __call__(
-        self, tensors: Sequence[Tensor], old: Sequence[Tensor] | None = None, *, ids: Sequence[int] | None = None
+        self,
+        tensors: Sequence[Tensor],
+        old: Sequence[Tensor] | None = None,
+        *,
+        ids: Sequence[int] | None = None,
+        copy: bool = False,
     ) -> Stats: ...
 
 
@@ -38,14 +46,19 @@ class Direct:
         self.device, self.path = device, path
 
     def __call__(
-        self, tensors: Sequence[Tensor], old: Sequence[Tensor] | None = None, *, ids: Sequence[int] | None = None
+        self,
+        tensors: Sequence[Tensor],
+        old: Sequence[Tensor] | None = None,
+        *,
+        ids: Sequence[int] | None = None,
+        copy: bool = False,
     ) -> Stats:
         stats = TensorStats(tensors, ids=ids)
         assert stats.path == self.path, stats.reason
         if old is None:
             found = stats(tensors, histogram=True, sketch=True)
         else:
-            found = stats.of_difference(tensors, old, histogram=True, sketch=True)
+            found = stats.of_difference(tensors, stats.copy(old) if copy else old, histogram=True, sketch=True)
         assert found.histogram is not None
         assert found.sketch is not None
         return Stats(found.rows.cpu(), found.histogram.cpu(), found.sketch.cpu())
@@ -65,13 +78,26 @@ class Interpreted:
         )
 
     def __call__(
-        self, tensors: Sequence[Tensor], old: Sequence[Tensor] | None = None, *, ids: Sequence[int] | None = None
+        self,
+        tensors: Sequence[Tensor],
+        old: Sequence[Tensor] | None = None,
+        *,
+        ids: Sequence[int] | None = None,
+        copy: bool = False,
     ) -> Stats:
         assert self._process.stdin
         assert self._process.stdout
-        pickle.dump((list(tensors), old, ids), self._process.stdin)
+        pickle.dump((list(tensors), old, ids, copy), self._process.stdin)
         self._process.stdin.flush()
         return Stats(*pickle.load(self._process.stdout))
+
+    def products(self, now: Tensor, before: Tensor) -> Tensor:
+        assert self._process.stdin
+        assert self._process.stdout
+        pickle.dump((now, before), self._process.stdin)
+        self._process.stdin.flush()
+        answer: Tensor = pickle.load(self._process.stdout)
+        return answer
 
     def close(self) -> None:
         self._process.communicate()
@@ -210,6 +236,29 @@ def test_a_path_agrees_on_differences(measure: Measure) -> None:
     found = measure(new, old)
     want = [reference.difference(a, b) for a, b in zip(new, old, strict=True)]
     assert_agrees(found, want, range(len(new)))
+
+
+def test_a_path_agrees_on_differences_to_its_own_copies(measure: Measure) -> None:
+    new = [case.tensor(measure.device) for name, case in CASES.items() if not name.startswith(("float64", "complex"))]
+    old = [(tensor * 0.999).to(tensor.dtype) for tensor in new]
+    found = measure(new, old, copy=True)
+    want = [reference.difference(a, b) for a, b in zip(new, old, strict=True)]
+    assert_agrees(found, want, range(len(new)))
+
+
+@pytest.mark.parametrize("measure", ["cpu", pytest.param("triton", marks=pytest.mark.gpu)], indirect=True)
+def test_tensors_of_unusual_types_are_copied_as_well(measure: Measure) -> None:
+    new = [torch.randn(7, dtype=dtype, device=measure.device) for dtype in (torch.complex64, torch.float64)]
+    new.append(torch.ones(5, device=measure.device).to(torch.float8_e4m3fn))
+    old = [torch.zeros_like(tensor) for tensor in new]
+    found = measure(new, old, copy=True)
+    assert_agrees(found, [*new[:2], new[2].float()], range(3))
+
+
+def test_products_of_sketches_are_those_of_the_definition(interpreted: Interpreted) -> None:
+    now, before = torch.randn(5, 256), torch.randn(5, 256)
+    want = torch.stack([(a.double() * b.double()).sum(1) for a, b in ((now, before), (now, now), (before, before))], 1)
+    assert torch.allclose(interpreted.products(now, before), want, rtol=1e-12)
 
 
 def test_small_updates_of_large_weights_are_measured(measure: Measure) -> None:

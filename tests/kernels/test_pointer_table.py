@@ -1,6 +1,5 @@
 """The table of addresses, on plain memory; what needs a device is in test_gpu.py."""
 
-import numpy as np
 import torch
 
 from sonde.kernels.pointer_table import PointerTable
@@ -8,7 +7,15 @@ from sonde.kernels.pointer_table import PointerTable
 
 def test_the_table_holds_the_addresses_given_last() -> None:
     table = PointerTable(3, torch.device("cpu"))
-    for i in range(30):
-        addresses = np.array([i, 2, i // 2], dtype=np.int64)
-        assert table.follow(addresses).tolist() == addresses.tolist()
-        assert table.follow(addresses.copy()).tolist() == addresses.tolist()
+    for i in range(50):
+        addresses = [i, 2, i // 2]
+        for _ in range(2):
+            table.follow(list(addresses))
+            assert table.table.tolist() == addresses
+
+
+def test_addresses_are_aligned_where_all_are_multiples_of_16() -> None:
+    table = PointerTable(2, torch.device("cpu"))
+    for addresses, aligned in (([32, 64], True), ([32, 72], False), ([0, 48], True)):
+        table.follow(addresses)
+        assert table.aligned is aligned

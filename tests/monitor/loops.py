@@ -13,7 +13,16 @@ from sonde.core.cadences import every
 from sonde.monitor.cadences import Cadences
 from sonde.monitor.watch import Watch, watch
 
-ALWAYS = Cadences(layers=every(1), rotating=every(1))
+ALWAYS = Cadences(
+    layers=every(1),
+    cosines=every(1),
+    rotating=every(1),
+    histograms=every(1),
+    blocks=every(1),
+    resources=every(1),
+    batches=every(1),
+    spectra=every(1),
+)
 
 Batch = tuple[Tensor, Tensor]
 

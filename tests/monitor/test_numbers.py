@@ -19,7 +19,7 @@ from . import loops
 
 NUM_STEPS = 6
 
-RARELY = Cadences(layers=every(1000), rotating=every(1000))
+RARELY = Cadences(layers=every(1000), cosines=every(1000), rotating=every(1000))
 
 STATISTICS: dict[str, Callable[[Tensor], float]] = {
     "norm": lambda t: float(t.norm()),
@@ -259,7 +259,7 @@ def test_updates_are_the_true_change_of_the_weights(
 def test_rotation_measures_every_update_once_an_interval(tmp_path: Path) -> None:
     net = loops.model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    cadence = Cadences(layers=every(3), rotating=every(4))
+    cadence = Cadences(layers=every(3), cosines=every(1000), rotating=every(4))
     with loops.watching(net, optimizer, tmp_path / "run", cadence=cadence) as watch:
         for batch in loops.batches(12):
             optimizer.zero_grad()

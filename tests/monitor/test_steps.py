@@ -311,8 +311,7 @@ def test_sparse_gradients_are_named_as_not_measured(tmp_path: Path) -> None:
     assert run.tags("grad/*@0.weight") == []
     assert "grad/norm" not in run.tags(), "a norm of some gradients is not the norm of all"
     assert len(run.series("update/norm@0.weight").step) == 3
-    (event,) = run.events("not-measured")
-    assert "0.weight" in event.data["tag"]
+    assert "grad/*@0.weight" in [event.data["tag"] for event in run.events("not-measured")]
 
 
 class _Complex(nn.Module):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_, get_total_norm
+from torch.nn.utils import clip_grad_norm_
 
 from sonde.probes.seams import CLIP_BY_NORM, CLIP_BY_VALUE, SCALER_STEP, Clip, ScalerStep
 
@@ -29,9 +29,10 @@ def test_clip_by_norm_is_heard_however_it_was_imported(norm_type: float) -> None
     clip_grad_norm_(alone, 0.25)
     assert torch.equal(total, wanted)
     assert all(torch.equal(_of(a), _of(b)) for a, b in zip(parameters, alone, strict=True))
-    assert [clip.limit for clip in heard] == [0.5, 0.25]
+    assert [(clip.limit, clip.done) for clip in heard] == [(0.5, False), (0.5, True), (0.25, False), (0.25, True)]
+    assert heard[0].norm is not None
     assert torch.equal(heard[0].norm, total)
-    assert [id(p) for p in heard[1].parameters] == [id(p) for p in parameters]
+    assert [id(p) for p in heard[2].parameters] == [id(p) for p in parameters]
 
 
 def _of(parameter: nn.Parameter) -> Tensor:
@@ -39,18 +40,16 @@ def _of(parameter: nn.Parameter) -> Tensor:
     return parameter.grad
 
 
-def test_clip_by_value_is_heard_with_the_norm_before() -> None:
-    heard: list[Clip] = []
-    leave = CLIP_BY_VALUE.listen(heard.append)
+def test_clip_by_value_is_heard_before_and_after() -> None:
+    heard: list[tuple[Clip, float]] = []
     parameters = _parameters()
-    before = get_total_norm([_of(p) for p in parameters])
+    leave = CLIP_BY_VALUE.listen(lambda clip: heard.append((clip, float(_of(parameters[1]).max()))))
     torch.nn.utils.clip_grad_value_(parameters, clip_value=1.5)
     leave()
-    (clip,) = heard
-    assert clip.by_value
-    assert clip.limit == 1.5
-    assert float(clip.norm) == pytest.approx(float(before))
-    assert float(_of(parameters[1]).max()) == 1.5
+    assert [(clip.limit, clip.norm, clip.done, largest) for clip, largest in heard] == [
+        (1.5, None, False, 2.0),
+        (1.5, None, True, 1.5),
+    ]
 
 
 def test_single_tensor_may_be_clipped() -> None:
@@ -62,7 +61,7 @@ def test_single_tensor_may_be_clipped() -> None:
     for leave in leaves:
         leave()
         leave()  # twice is once
-    assert [len(clip.parameters) for clip in heard] == [1, 1]
+    assert [len(clip.parameters) for clip in heard] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("unscale", [True, False])

@@ -95,7 +95,7 @@ def test_a_written_block_is_used_again_without_a_trace_of_its_rows() -> None:
     table = Table(both)
     table.push(frame(both, 0, 5, 5), 0, ROOM)
     (block,) = table.take()[1]
-    assert table.give_back(block) == block.nbytes
+    assert table.give_back(block) == block.row_bytes
     table.push(frame(one, 1, 7), 3, ROOM)
     (again,) = table.take()[1]
     assert again is block
@@ -103,28 +103,32 @@ def test_a_written_block_is_used_again_without_a_trace_of_its_rows() -> None:
     assert rows_of([again]) == [(1, 0.25, [None, 7])]
 
 
-def test_room_is_taken_a_block_at_a_time_and_given_back() -> None:
+def test_room_is_taken_by_rows_and_given_back() -> None:
     columns = Columns("step", ("loss",))
     table = Table(columns)
     taken = [table.push(frame(columns, step, 0), 0, ROOM) for step in range(2000)]
     blocks = table.take()[1]
-    assert sum(taken) == sum(block.nbytes for block in blocks) == sum(map(table.give_back, blocks))
-    assert [size for size in taken if size] == [block.nbytes for block in blocks]
+    assert len(blocks) > 1
+    assert sum(taken) == sum(block.filled_bytes for block in blocks) == sum(map(table.give_back, blocks))
+    assert set(taken) == {RowBlock(1, 0).row_bytes}
+
+
+def test_many_tables_of_few_rows_take_little_room() -> None:
+    tables = [Columns(f"rare-{i}", tuple(f"a{j}" for j in range(100))) for i in range(200)]
+    taken = sum(Table(columns).push(frame(columns, 0, *range(100)), 0, ROOM) for columns in tables)
+    assert taken == 200 * RowBlock(100, 0).row_bytes < 1 << 20
 
 
 def test_rows_without_room_are_dropped_and_counted() -> None:
     columns = Columns("step", ("loss",))
     table = Table(columns)
-    size = RowBlock(1, 0).nbytes
+    size = RowBlock(1, 0).row_bytes
     assert table.push(frame(columns, 0, 0), 0, size - 1) == -1
     assert table.push(frame(columns, 1, 0), 0, size) == size
-    capacity = RowBlock(1, 0).capacity
-    for step in range(2, 1 + capacity):  # the block that it has costs nothing more
-        assert table.push(frame(columns, step, 0), 0, 0) == 0
     assert table.push(frame(columns, 5000, 0), 0, 0) == -1
-    assert table.push(frame(columns, 5001, 0), 0, 0) == -1
-    assert table.dropped == 3
-    assert [step for step, _, _ in rows_of(table.take()[1])] == list(range(1, 1 + capacity))
+    assert table.push(frame(columns, 5001, 0), 0, size) == size
+    assert table.dropped == 2
+    assert [step for step, _, _ in rows_of(table.take()[1])] == [1, 5001]
 
 
 def test_a_dropped_row_does_not_move_the_floor() -> None:
@@ -146,7 +150,7 @@ def test_distributions_are_dropped_before_layers_and_the_essential_never() -> No
 def test_a_block_has_room_for_at_least_one_row_and_for_no_more_than_a_megabyte_or_one(width: int) -> None:
     block = RowBlock(width, 0)
     assert block.capacity >= 1
-    assert block.nbytes <= max(1 << 20, row_dtype(width).itemsize)
+    assert block.capacity * block.row_bytes <= max(1 << 20, row_dtype(width).itemsize)
 
 
 def test_the_loss_is_known_by_its_column() -> None:

@@ -298,9 +298,9 @@ def test_without_room_layers_are_dropped_and_the_loss_is_not(tmp_path: Path) -> 
 
 
 def test_distributions_are_dropped_while_there_is_room_for_layers(tmp_path: Path) -> None:
-    columns = Columns("layers", tuple(f"norm@{i}" for i in range(400)), Detail.LAYER)  # about a megabyte a block
+    columns = Columns("layers", tuple(f"norm@{i}" for i in range(400)), Detail.LAYER)  # 1,620 bytes a row
     shapes = Columns("shapes", ("shape@a",), Detail.DISTRIBUTION, bins=400)
-    with sonde.Writer(tmp_path, flush_s=1e6, room_bytes=1_500_000) as run:
+    with sonde.Writer(tmp_path, flush_s=1e6, room_bytes=2_000) as run:
         run.append(Frame(shapes, 0, 0.0, np.ones(400, np.float32)))
         run.append(Frame(columns, 0, 0.0, np.ones(400, np.float32)))
     read = sonde.load(tmp_path)

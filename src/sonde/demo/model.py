@@ -32,7 +32,7 @@ class Transformer(nn.Module):
         self.head = nn.Linear(shape.width, shape.vocabulary)
 
     def forward(self, ids: Tensor) -> Tensor:
-        x = self.characters(ids) + self.positions.weight[: ids.shape[1]]
+        x = self.characters(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))  # type: ignore[no-any-return]  # modules are called through `Any`

@@ -1,4 +1,4 @@
-"""The demo's training: a plain PyTorch loop that records by hand."""
+"""The demo's training: a plain PyTorch loop, watched."""
 
 import math
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from sonde.demo.settings import Settings
 
 
 def train(run: str | Path, settings: Settings, *, on_step: Callable[[int, float], None]) -> str:
-    """Train a character transformer, record it into the folder `run`, and return some text that it writes.
+    """Train a character transformer, watched into the folder `run`, and return some text that it writes.
 
-    Recorded are `loss`, `lr` and `grad/norm` (before clipping) at every step, and `val/loss` now and then.
-    The global random state is neither read nor changed.
+    Windows are drawn with replacement; an epoch is over when as many characters were trained on as the text has. The
+    global random state is neither read nor changed.
 
     Args:
         run: Folder of the run.
@@ -38,24 +38,27 @@ def train(run: str | Path, settings: Settings, *, on_step: Callable[[int, float]
     initialise(model, generator)
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay)
     evaluate_every = math.ceil(settings.steps / settings.evaluations)
+    epoch_every = math.ceil(len(train_ids) / (settings.batch * model.shape.context))
+    batches = (draw(train_ids, settings.batch, model.shape.context, generator) for _ in range(settings.steps))
 
-    with sonde.record(run, config={**asdict(settings), "model": asdict(model.shape)}) as writer:
-        for step in range(1, settings.steps + 1):
-            lr = learning_rate(step, settings)
+    config = {**asdict(settings), "model": asdict(model.shape)}
+    with sonde.watch(model, optimizer, run=run, config=config, console="quiet") as watch:
+        for step, (inputs, targets) in enumerate(watch.data(batches), start=1):
             for group in optimizer.param_groups:
-                group["lr"] = lr
+                group["lr"] = learning_rate(step, settings)
 
-            loss = batch_loss(model, draw(train_ids, settings.batch, model.shape.context, generator))
+            loss = batch_loss(model, inputs, targets)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
             optimizer.step()
 
-            measured = {"loss": loss.item(), "lr": lr, "grad/norm": norm.item()}
+            watch.step(loss)
             if step % evaluate_every == 0 or step == settings.steps:
-                measured["val/loss"] = evaluate(model, val_ids)
-            writer.log(step, measured)
-            on_step(step, measured["loss"])
+                watch.evaluate(loss=evaluate(model, val_ids))
+            if step % epoch_every == 0:
+                watch.epoch()
+            on_step(step, loss.item())
     return sample(model, vocabulary, ids[-model.shape.context :], generator)
 
 
@@ -74,22 +77,23 @@ def learning_rate(step: int, settings: Settings) -> float:
     return settings.lr * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
-def draw(ids: Tensor, batch: int, context: int, generator: torch.Generator) -> Tensor:
-    """A batch of windows, one character longer than the context: inputs and targets overlap."""
+def draw(ids: Tensor, batch: int, context: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Windows of the text, and for each of their characters the next one."""
     starts = torch.randint(len(ids) - context, (batch, 1), generator=generator)
-    return ids[starts + torch.arange(context + 1)]
+    windows = ids[starts + torch.arange(context + 1)]
+    return windows[:, :-1], windows[:, 1:]
 
 
-def batch_loss(model: Transformer, windows: Tensor) -> Tensor:
+def batch_loss(model: Transformer, inputs: Tensor, targets: Tensor) -> Tensor:
     """Mean cross-entropy of each next character, in nats."""
-    logits = model(windows[:, :-1])
-    return functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
+    return functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
 
 
 @torch.no_grad()
 def evaluate(model: Transformer, ids: Tensor) -> float:
     """The loss on windows that are the same at every call."""
-    return batch_loss(model, draw(ids, 128, model.shape.context, torch.Generator().manual_seed(0))).item()
+    windows = draw(ids, 128, model.shape.context, torch.Generator().manual_seed(0))
+    return batch_loss(model, *windows).item()
 
 
 @torch.no_grad()

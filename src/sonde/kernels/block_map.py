@@ -20,7 +20,7 @@ class Launch(NamedTuple):
 
 
 class BlockMap(NamedTuple):
-    """The chunks of a list of tensors. Those of float64 have none."""
+    """The chunks of a list of tensors. Empty ones have one, those of float64 none."""
 
     launches: list[Launch]
     chunks: Int64
@@ -33,10 +33,10 @@ class BlockMap(NamedTuple):
 def block_map(layouts: Layouts, chunk: int) -> BlockMap:
     """The map of tensors that lie so, in chunks of so many values."""
     numel = np.array(layouts.numels, dtype=np.int64)
-    numel[[dtype is torch.float64 for dtype in layouts.dtypes]] = 0
     names = np.array([str(dtype) for dtype in layouts.dtypes])
     order = np.argsort(names, kind="stable")
-    num_chunks = -(-numel // chunk)
+    num_chunks = np.maximum(-(-numel // chunk), 1)
+    num_chunks[[dtype is torch.float64 for dtype in layouts.dtypes]] = 0
     num_copies = np.minimum(num_chunks, _COPIES)
     spans = np.empty((len(numel), 4), np.int64)
     for column, number in ((0, num_chunks), (2, num_copies)):

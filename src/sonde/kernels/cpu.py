@@ -11,8 +11,10 @@ from torch import Tensor
 from sonde.core.records import Float64, Int64
 from sonde.kernels import histograms, sketches
 from sonde.kernels.columns import NUM_COLUMNS, Column
+from sonde.kernels.copies import copied
 from sonde.kernels.layouts import Layouts
 from sonde.kernels.moments import FirstLook, Values, careful_rows, fold
+from sonde.kernels.sketch_sums import SketchSums
 from sonde.kernels.slabs import SLAB, Reader, Slab, part_of, slabs_of
 from sonde.kernels.stats import Stats
 
@@ -44,18 +46,22 @@ class CpuStats:
         with torch.no_grad(), np.errstate(all="ignore"):
             read = Reader(self._layouts, new, old, self._longest)
             first = FirstLook(len(self._numbers), self._longest)
+            sketched = SketchSums(self._longest if sketch else 0)
             for slab in self._slabs:
                 x = read(slab)
                 first.look(x, slab.starts, slab.at)
                 if counts is not None:
                     self._add_counts(counts, slab, x)
                 if sums is not None:
-                    self._add_sums(sums, slab, x)
+                    self._add_sums(sums, slab, x, sketched, finite=first.all_finite(slab.at))
             return Stats(
                 torch.from_numpy(self._rows(first, read)),
                 None if counts is None else torch.from_numpy(counts),
                 None if sums is None else torch.from_numpy(sums.astype(np.float32)),
             )
+
+    def copy(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        return copied(tensors)
 
     def _rows(self, first: FirstLook, read: Reader) -> Float64:
         stretches, doubtful = first.rows(self._numbers)
@@ -86,59 +92,18 @@ class CpuStats:
             part = bins[begin[0] : end[-1]] + shift
             counts[some] = _only_finite(np.bincount(part, minlength=len(some) * histograms.NUM_BINS))
 
-    def _add_sums(self, sums: Float64, slab: Slab, x: Values) -> None:
+    def _add_sums(self, sums: Float64, slab: Slab, x: Values, sketched: SketchSums, *, finite: bool) -> None:
         single = x.astype(np.float32, copy=False)
-        if not np.isfinite(single).all():
+        if not finite:
             single = np.where(np.isfinite(single), single, np.float32(0))
         if len(slab.tensors) == 1:
             tensor = slab.tensors[0]
-            sums[tensor] += _sums_of_stretch(single, self._seeds[tensor], slab.first // SLAB)
+            sums[tensor] += sketched.of_stretch(single, self._seeds[tensor], slab.first // SLAB)
         else:
-            sums[slab.tensors] = _sums_of_small(single, slab.starts, self._seeds[slab.tensors])
+            sums[slab.tensors] = sketched.of_small(single, slab.starts, self._seeds[slab.tensors])
 
 
 def _only_finite(counts: Int64) -> npt.NDArray[np.int32]:
     by_sign = counts.reshape(-1, 2, histograms.NUM_BINS // 2)
     by_sign[:, :, -4:] = 0  # the exponent of NaN and infinity
     return by_sign.reshape(-1, histograms.NUM_BINS).astype(np.int32)
-
-
-def _sums_of_stretch(x: npt.NDArray[np.float32], seed: np.uint32, stretch: int) -> Float64:
-    """The sums of one of the stretches of 65,536 values of a tensor, or of its last, which may be shorter."""
-    num_rows = -(-len(x) // sketches.GROUP) * sketches.ROWS
-    if missing := num_rows * sketches.LANES - len(x):
-        x = np.concatenate([x, np.zeros(missing, np.float32)])
-    row = np.arange(num_rows, dtype=np.uint32) + np.uint32(stretch * (SLAB // sketches.LANES) & 0xFFFFFFFF)
-    # Turned rows, moved by eights: what lands in column l is the row's value of lane l.
-    eights = np.arange(sketches.LANES // 8) ^ (sketches.turns(seed, row) >> np.uint32(3)).astype(np.int64)[:, None]
-    eights += np.arange(num_rows)[:, None] * (sketches.LANES // 8)
-    turned = (
-        x.reshape(-1, 8).take(eights.reshape(-1), axis=0).view(np.uint32).reshape(-1, sketches.ROWS, sketches.LANES)
-    )
-    group = row[:: sketches.ROWS] >> np.uint32(5)
-    lane = np.arange(sketches.LANES, dtype=np.uint32)
-    words = sketches.hash32(group[:, None] * np.uint32(sketches.LANES) + lane + seed)
-    to_sign = np.uint32(1) << np.arange(sketches.ROWS - 1, -1, -1, dtype=np.uint32)  # bit `row` to where the sign is
-    flips = words[:, None, :] * to_sign[:, None]
-    flips &= np.uint32(1 << 31)
-    turned ^= flips
-    lanes = np.add.reduce(turned.view(np.float32), axis=1).sum(axis=0, dtype=np.float64)
-    sums: Float64 = lanes[: sketches.SIZE] + lanes[sketches.SIZE :]
-    swap = sketches.swaps(np.array([seed]), stretch).astype(np.int64)
-    sums = sums.take(np.arange(sketches.SIZE) ^ swap)
-    return sums
-
-
-def _sums_of_small(x: npt.NDArray[np.float32], starts: Int64, seeds: npt.NDArray[np.uint32]) -> Float64:
-    """The sums of several tensors of one group each."""
-    numbers = np.diff(starts, append=len(x))
-    i = (np.arange(len(x)) - np.repeat(starts, numbers)).astype(np.uint32)
-    seed, row = np.repeat(seeds, numbers), i >> np.uint32(9)
-    lane = (i & np.uint32(sketches.LANES - 1)) ^ sketches.turns(seed, row)
-    flips = (sketches.hash32(seed + lane) >> row) << np.uint32(31)
-    signed = (x.view(np.uint32) ^ flips).view(np.float32)
-    lane ^= np.repeat(sketches.swaps(seeds, 0), numbers)
-    place = (lane & np.uint32(sketches.SIZE - 1)).astype(np.int64)
-    place += np.repeat(np.arange(len(starts)) * sketches.SIZE, numbers)
-    sums = np.bincount(place, weights=signed, minlength=len(starts) * sketches.SIZE)
-    return sums.astype(np.float64, copy=False).reshape(-1, sketches.SIZE)

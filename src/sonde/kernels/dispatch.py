@@ -9,17 +9,20 @@ from torch import Tensor
 
 from sonde.core.optional import available
 from sonde.kernels import reference
+from sonde.kernels.copies import copied
 from sonde.kernels.cpu import CpuStats
 from sonde.kernels.layouts import Layouts
 from sonde.kernels.stats import Stats
 
 
 class Path(Protocol):
-    """A way to measure: `new`, or `new - old` where `old` is given."""
+    """A way to measure: `new`, or `new - old` where `old` is given; and to copy what is measured later."""
 
     def __call__(
         self, new: Sequence[Tensor], old: Sequence[Tensor] | None, *, histogram: bool, sketch: bool
     ) -> Stats: ...
+
+    def copy(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]: ...
 
 
 @final
@@ -28,7 +31,7 @@ class TensorStats:
 
     On a GPU a call launches a few Triton kernels and returns; it neither waits for the device nor allocates host
     memory. On a CPU it is a vectorised pass in the calling thread. Neither touches the tensors, autograd or any random
-    state. Calls of one object belong on one CUDA stream.
+    state. Calls of one object belong on one CUDA stream: it prepares anew where the stream changed.
 
     The statistics are right to 1e-5 relative for magnitudes from 1e-38 to 1e38 and means far above the spread; counts,
     extremes and histograms are exact. Differences are rounded to float32; those of float64 tensors to float64, whose
@@ -98,6 +101,25 @@ class TensorStats:
         """
         return self._measure(new, old, histogram=histogram, sketch=sketch)
 
+    def copy(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Copies of the tensors as they are now, for `of_difference` of this object once they have changed.
+
+        On a GPU they are one piece of memory, filled by one launch a dtype, and `of_difference` finds them there
+        without looking at each; elsewhere a list of clones. They cost as much memory as the tensors: forget them soon.
+
+        Args:
+            tensors: As prepared for; what is not is refused here or by `of_difference`.
+
+        Example:
+            >>> weights = [torch.tensor([1.0, 1.0])]
+            >>> stats = TensorStats(weights)
+            >>> before = stats.copy(weights)
+            >>> _ = weights[0].add_(2)
+            >>> stats.of_difference(weights, before).rows.tolist()
+            [[2.0, 0.0, 0.0, 2.0, 0.0, 2.0, 2.0]]
+        """
+        return self._measure.copy(tensors)
+
 
 def tensor_stats(
     tensors: Sequence[Tensor], *, ids: Sequence[int] | None = None, histogram: bool = False, sketch: bool = False
@@ -126,6 +148,9 @@ class PlainStats:
                 arranged = [reference.difference(a, b) for a, b in pairs]
             return reference.tensor_stats(arranged, ids=self._ids, with_histogram=histogram, with_sketch=sketch)
 
+    def copy(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        return copied(tensors)
+
 
 @final
 class _Copied:
@@ -139,6 +164,9 @@ class _Copied:
         others = None if old is None else [tensor.detach().cpu() for tensor in old]
         return self._cpu(copies, others, histogram=histogram, sketch=sketch)
 
+    def copy(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        return copied(tensors)
+
 
 def _choose(device: torch.device) -> tuple[str, str | None]:
     if device.type == "cpu":
@@ -148,12 +176,12 @@ def _choose(device: torch.device) -> tuple[str, str | None]:
             "copy",
             f"there is no kernel for {device.type}: tensors are copied to the CPU, which waits for the device",
         )
-    trouble = _triton_trouble(device)
+    trouble = triton_trouble(device)
     return ("torch", trouble) if trouble else ("triton", None)
 
 
 @functools.cache
-def _triton_trouble(device: torch.device) -> str | None:
+def triton_trouble(device: torch.device) -> str | None:
     """Why Triton cannot be used on a device, found by using it once: it may lack a compiler or support for the chip."""
     if not available("triton"):
         return "Triton is not installed: pip install triton"
@@ -161,7 +189,9 @@ def _triton_trouble(device: torch.device) -> str | None:
         from sonde.kernels.triton_stats import TritonStats
 
         probe = [torch.ones(1, device=device)]
-        TritonStats(Layouts(probe), range(1))(probe, None, histogram=False, sketch=False)
+        stats = TritonStats(Layouts(probe), range(1))
+        for _ in range(2):  # Triton launches the first, we the second (see `BoundKernel`)
+            stats(probe, None, histogram=False, sketch=False)
     except Exception as error:  # whatever Triton, its compiler or the driver raise: another path measures as well
         return f"Triton does not work on {device}: {type(error).__name__}: {error}".splitlines()[0]
     return None

@@ -25,6 +25,10 @@ RUN = 256
 MIN_COUNTED = 32_768  # 1% of it is 328 values: p1 and p99 of independent values are then known to 6% of their rank
 MAX_SKIP = 8
 
+_COARSE_LOWEST = -48
+_COARSE_BINS = 2 * 64
+NUM_COARSE = 2 * _COARSE_BINS + 1
+
 _FINITE = 1020  # bins of one sign; the four above have the exponent of NaN and infinity
 
 
@@ -87,6 +91,41 @@ def percentiles(histogram: npt.NDArray[np.int32], rows: Float64 | None = None) -
     if rows is not None:
         values = np.clip(values, rows[..., Column.MIN, None], rows[..., Column.MAX, None])
     return np.where(total[..., None] > 0, values, np.nan)
+
+
+def coarse(histogram: npt.NDArray[np.int32], factor: float = 1.0) -> Float64:
+    """Histograms in 257 bins, as they are kept: two to an octave, magnitudes from 2⁻⁴⁸ to 2¹⁶ (see `coarse_edges`).
+
+    The bin in the middle holds zeros and all that is smaller, the first and the last also what is larger.
+
+    Args:
+        histogram: Counts, (..., 2048).
+        factor: What the values are to be multiplied by, to a quarter of an octave; powers of two are exact.
+
+    Example:
+        >>> counts = np.zeros(2048, np.int32)
+        >>> counts[np.float32([0.0, 1.0, -1.5]).view(np.uint32) >> 21] = 1, 2, 3
+        >>> kept, (lower, upper) = coarse(counts), coarse_edges()
+        >>> [(float(lower[i].round(2)), float(upper[i].round(2)), kept[i].item()) for i in np.flatnonzero(kept)]
+        [(-2.0, -1.5, 3.0), (-0.0, 0.0, 1.0), (1.0, 1.5, 2.0)]
+    """
+    shift = round(4 * np.log2(factor)) if 0 < factor < np.inf else 0
+    half = (np.arange(1, _FINITE) + shift) // 2 - 2 * (127 + _COARSE_LOWEST)
+    place = np.clip(half, -1, _COARSE_BINS - 1) + 1  # 0 is the middle
+    counts = np.moveaxis(histogram, -1, 0)
+    kept = np.zeros((NUM_COARSE, *counts.shape[1:]))
+    for first, towards in ((0, 1), (NUM_BINS // 2, -1)):
+        kept[_COARSE_BINS] += counts[first]
+        np.add.at(kept, _COARSE_BINS + towards * place, counts[first + 1 : first + _FINITE])
+    return np.moveaxis(kept, 0, -1)
+
+
+def coarse_edges() -> tuple[Float64, Float64]:
+    """Lower and upper edges of the bins of `coarse`."""
+    octave = 2.0 ** np.arange(_COARSE_LOWEST, _COARSE_LOWEST + _COARSE_BINS // 2 + 1)
+    edge = np.stack([octave, 1.5 * octave], axis=1).reshape(-1)[: _COARSE_BINS + 1]
+    both = np.concatenate([-edge[::-1], edge])
+    return both[:-1], both[1:]
 
 
 def edges() -> tuple[npt.NDArray[np.int64], Float64, Float64]:

@@ -14,6 +14,8 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from sonde.kernels.layout_guard import LayoutGuard
+
 _DTYPE = operator.attrgetter("dtype")
 _READABLE = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
 
@@ -54,8 +56,10 @@ class Layouts:
         self.row_major = [_row_major_stride(t.shape) == t.stride for t in self._layouts]
         """Whether a tensor's values are numbered row by row."""
         self._given = [t.numel() for t in like], [t.dtype for t in like], [t.get_device() for t in like]
-        self._otherwise = [(i, t.stride) for i, t in enumerate(self._layouts) if not self.row_major[i]]
-        self._plain = all(a.dtype == b for a, b in zip(self._layouts, self.dtypes, strict=True))
+        self._otherwise = [(i, t) for i, t in enumerate(self._layouts) if not self.row_major[i]]
+        self.plain = all(a.dtype == b for a, b in zip(self._layouts, self.dtypes, strict=True))
+        """Whether all tensors are read in the dtype that they have."""
+        self._guard = LayoutGuard()
 
     def __len__(self) -> int:
         return len(self._layouts)
@@ -66,20 +70,33 @@ class Layouts:
         plain = self.row_major[i] and layout.shape and not layout.dtype.is_complex
         return layout.shape[1:] if plain else None
 
-    def arrange(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def shaped(self, i: int, flat: Tensor) -> Tensor:
+        """Tensor i of values in its dtype that lie in memory one after another, as a view."""
+        return flat.as_strided(self._layouts[i].shape, self._layouts[i].stride)
+
+    def arrange(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         """The tensors, each dense in the prepared strides and of the dtype in `dtypes`: copied where it was not.
 
         Raises:
             ValueError: they are not as many, or of other sizes, dtypes or device than prepared. Checked at every
-                call: a kernel that reads beyond a tensor's end takes the training with it.
+                call: a kernel that reads beyond a tensor's end takes the training with it. Equal addresses prove
+                nothing, since memory that was freed is handed out again.
         """
         if len(tensors) != len(self._layouts):
             raise ValueError(f"{len(tensors)} tensors were given, {len(self._layouts)} prepared for.")
-        arranged = list(tensors)
-        if not self._as_prepared(arranged):
-            arranged = [self._arranged(i, tensor) for i, tensor in enumerate(arranged)]
-        if not self._plain:
+        if self._guard.confirms(tensors):
+            return tensors
+        with torch.no_grad():
+            return self._arranged_one_by_one(list(tensors))
+
+    def _arranged_one_by_one(self, tensors: list[Tensor]) -> list[Tensor]:
+        arranged = tensors
+        if not self._as_prepared(tensors):
+            arranged = [self._arranged(i, tensor) for i, tensor in enumerate(tensors)]
+        if not self.plain:
             return [_real(t.detach()).to(dtype) for t, dtype in zip(arranged, self.dtypes, strict=True)]
+        if all(map(operator.is_, arranged, tensors)):
+            self._guard.learn(tensors)
         return arranged
 
     def _as_prepared(self, tensors: list[Tensor]) -> bool:
@@ -90,7 +107,7 @@ class Layouts:
             and list(map(Tensor.is_contiguous, tensors)) == self.row_major
             and list(map(_DTYPE, tensors)) == dtypes
             and list(map(Tensor.get_device, tensors)) == indices
-            and all(tensors[i].stride() == stride for i, stride in self._otherwise)
+            and all(tensors[i].shape == a and tensors[i].stride() == b for i, (a, b, _) in self._otherwise)
         )
 
     def _arranged(self, i: int, tensor: Tensor) -> Tensor:

@@ -59,6 +59,10 @@ class FirstLook:
         if np.count_nonzero(zero):  # by far the usual answer is none, and counting by stretches is slow
             self._zeros[at] = _count(zero, starts)
 
+    def all_finite(self, at: slice) -> bool:
+        """Whether stretches that were taken in hold finite values only; False of those that were not."""
+        return bool(np.isfinite(self._low[at]).all() and np.isfinite(self._high[at]).all())
+
     def rows(self, numbers: Int64) -> tuple[Float64, npt.NDArray[np.bool_]]:
         """A row (see `Column`) for each stretch of `numbers` values, and which rows are not to be trusted.
 

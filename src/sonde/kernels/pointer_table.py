@@ -8,14 +8,17 @@ from torch import Tensor
 
 from sonde.core.records import Int64
 
-_SLOTS = 8  # uploads that may be under way at once; a step makes one or two
+# Uploads that share an event, and how many such blocks there are at first. A step makes one or two uploads, and the
+# device is seldom more than three steps behind.
+_BLOCK = 8
+_BLOCKS = 2
 
 
-class _Slot(NamedTuple):
-    """Pinned memory for one upload, and the event that tells when the device has read it."""
+class _Block(NamedTuple):
+    """Pinned memory for a few uploads, and the event that tells when the device has read the last of them."""
 
-    host: Tensor
-    array: Int64
+    hosts: list[Tensor]
+    arrays: list[Int64]
     read: torch.cuda.Event | None
 
 
@@ -23,46 +26,55 @@ class _Slot(NamedTuple):
 class PointerTable:
     """Addresses on the device, uploaded only where they changed.
 
-    An upload goes through one of a few pinned buffers. A buffer whose last upload the device has not reached yet is not
-    touched: where all are so, the ring grows by one. That ends soon, since the device is never further behind than the
-    driver's queue is long. Nothing waits, and the events are only asked from the thread that calls.
+    An upload goes through one of a ring of pinned buffers. Buffers whose last upload the device has not reached yet are
+    not touched: the ring then grows. That ends soon, since the device is never further behind than the driver's queue
+    is long. Nothing waits, and the events are only asked from the thread that calls.
 
     Args:
         size: Number of addresses.
         device: Where the table lies. On a CPU, where the interpreter runs kernels, it is plain memory.
+
+    Attributes:
+        table: int64 (size,), holding the addresses when work on the current stream reads it.
+        addresses: Those that were given last; none at first.
+        aligned: Whether all of them are multiples of 16 bytes.
     """
 
     def __init__(self, size: int, device: torch.device) -> None:
-        self._table = torch.zeros(size, dtype=torch.int64, device=device)
-        self._known = np.zeros(size, np.int64)
+        self.table = torch.zeros(size, dtype=torch.int64, device=device)
+        self.addresses: list[int] = []
+        self.aligned = True
+        self._size = size
         self._pinned = device.type == "cuda"
-        self._slots = self._new_slots(_SLOTS)
-        self._next = 0
+        self._blocks = [self._new_block() for _ in range(_BLOCKS)]
+        self._block = self._place = 0
 
-    def follow(self, addresses: Int64) -> Tensor:
-        """The table, int64 (size,), holding the addresses when work on the current stream reads it."""
-        if not np.array_equal(addresses, self._known):
-            slot = self._free_slot()
-            slot.array[:] = addresses
-            self._table.copy_(slot.host, non_blocking=True)
-            if slot.read is not None:
-                slot.read.record()
-            self._known = addresses
-        return self._table
+    def follow(self, addresses: list[int]) -> None:
+        """Have these in the table from now on."""
+        if addresses == self.addresses:
+            return
+        if self._place == _BLOCK:
+            self._turn()
+        hosts, arrays, read = self._blocks[self._block]
+        array = arrays[self._place]
+        array[:] = addresses
+        self.table.copy_(hosts[self._place], non_blocking=True)
+        self._place += 1
+        if read is not None and self._place == _BLOCK:
+            read.record()
+        self.addresses, self.aligned = addresses, int(np.bitwise_or.reduce(array)) % 16 == 0
 
-    def _free_slot(self) -> _Slot:
-        for _ in self._slots:
-            slot = self._slots[self._next]
-            self._next = (self._next + 1) % len(self._slots)
-            if slot.read is None or slot.read.query():  # type: ignore[no-untyped-call]  # torch leaves it untyped
-                return slot
-        (slot,) = self._new_slots(1)
-        self._slots.insert(self._next, slot)
-        self._next = (self._next + 1) % len(self._slots)
-        return slot
+    def _turn(self) -> None:
+        following = (self._block + 1) % len(self._blocks)
+        read = self._blocks[following].read
+        if read is not None and not read.query():  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            following = self._block + 1
+            self._blocks.insert(following, self._new_block())
+        self._block, self._place = following, 0
 
-    def _new_slots(self, number: int) -> list[_Slot]:
-        hosts = torch.zeros(number, len(self._known), dtype=torch.int64, pin_memory=self._pinned)
+    def _new_block(self) -> _Block:
+        hosts = list(torch.zeros(_BLOCK, self._size, dtype=torch.int64, pin_memory=self._pinned))
         # torch leaves events untyped
-        events = [torch.cuda.Event() if self._pinned else None for _ in hosts]  # type: ignore[no-untyped-call]
-        return [_Slot(host, host.numpy(), event) for host, event in zip(hosts, events, strict=True)]
+        event = torch.cuda.Event() if self._pinned else None  # type: ignore[no-untyped-call]
+        arrays: list[Int64] = [host.numpy() for host in hosts]
+        return _Block(hosts, arrays, event)

@@ -5,7 +5,7 @@ lane subtracts a pivot, its mean over the first tile, and sums deviations and th
 the mean is far above the spread; and it does so relative to a power of two near the first tile's largest value, since
 float32 squares leave their range above 1e19 and below 1e-19. Two things can go wrong, both seen for free at the end:
 NaN and infinities poison the sums, and the scale may not fit what came after the first tile. Only then the chunk is
-read again, with care. A second kernel folds the chunks of each tensor in float64, in a fixed order.
+read again, with care. Chunks are folded in float64, in their order, by the program that finishes a tensor.
 
 Sketch and histogram are by-products. Rows are read turned (see `sonde.kernels.sketches`), so that a lane's signed sum
 is a sum of the sketch; it leaves the registers once a chunk. Histograms are counted by relaxed atomics in up to eight
@@ -21,7 +21,7 @@ against 82% without.
 This file can be imported without Triton, which comes with torch's CUDA wheels; running it needs it.
 """
 
-# ruff: noqa: ANN001, ANN201, ANN202, N803, N806 - this is Triton's language, with its types and its capitals
+# ruff: noqa: ANN001, ANN201, ANN202, N803, N806, SIM102 - Triton's language, with its types, capitals and constants
 # mypy: allow-untyped-defs, allow-incomplete-defs
 from __future__ import annotations
 
@@ -150,17 +150,82 @@ def _absorb_some(x, valid, scale, pivot, s1, s2, low, high, zeros):
     return s1, s2, low, high, zeros
 
 
+NUM_PARTIALS = 9  # numbers a chunk
+
+
+@_jit
+def _load_partial(p, valid, other):
+    # Past the first cache, which other programs of the launch may have filled before the partial was written.
+    return tl.load(p, mask=valid, other=other, cache_modifier=".cg")
+
+
+@_jit
+def _unit(p, valid):
+    """2^e in float64, of a chunk's biased float32 exponent e."""
+    e = _load_partial(p, valid, 127.0).to(tl.int64)
+    return ((e + 896) << 52).to(tl.float64, bitcast=True)
+
+
+@_jit
+def _fold_rows(partials, spans, rows, t, num_chunks, B: tl.constexpr):
+    begin = tl.load(spans + t * 4).to(tl.int32)
+    end = tl.load(spans + t * 4 + 1).to(tl.int32)
+    lanes = tl.arange(0, B)
+    count = tl.zeros((B,), tl.float64)
+    total = tl.zeros((B,), tl.float64)
+    nonfinite = tl.zeros((B,), tl.float64)
+    zeros = tl.zeros((B,), tl.float64)
+    low = tl.full((B,), float("inf"), tl.float32)
+    high = tl.full((B,), float("-inf"), tl.float32)
+    for i in range(begin, end, B):
+        valid = (i + lanes) < end
+        p = partials + i + lanes
+        n = _load_partial(p, valid, 0.0).to(tl.float64)
+        mean = _load_partial(p + 4 * num_chunks, valid, 0.0).to(tl.float64)
+        mean += _load_partial(p + 5 * num_chunks, valid, 0.0).to(tl.float64)
+        count += n
+        nonfinite += _load_partial(p + num_chunks, valid, 0.0).to(tl.float64)
+        zeros += _load_partial(p + 2 * num_chunks, valid, 0.0).to(tl.float64)
+        total += n * mean * _unit(p + 3 * num_chunks, valid)
+        low = tl.minimum(low, _load_partial(p + 7 * num_chunks, valid, float("inf")))
+        high = tl.maximum(high, _load_partial(p + 8 * num_chunks, valid, float("-inf")))
+    many = tl.sum(count, 0)
+    grand = tl.sum(total, 0) / tl.maximum(many, 1.0)
+    m2 = tl.zeros((B,), tl.float64)
+    for i in range(begin, end, B):
+        valid = (i + lanes) < end
+        p = partials + i + lanes
+        n = _load_partial(p, valid, 0.0).to(tl.float64)
+        mean = _load_partial(p + 4 * num_chunks, valid, 0.0).to(tl.float64)
+        mean += _load_partial(p + 5 * num_chunks, valid, 0.0).to(tl.float64)
+        unit = _unit(p + 3 * num_chunks, valid)
+        apart = mean * unit - grand
+        m2 += _load_partial(p + 6 * num_chunks, valid, 0.0).to(tl.float64) * unit * unit + n * apart * apart
+    out = rows + t * 7
+    tl.store(out, many)
+    tl.store(out + 1, tl.sum(nonfinite, 0))
+    tl.store(out + 2, tl.sum(zeros, 0))
+    tl.store(out + 3, grand)
+    tl.store(out + 4, tl.sum(m2, 0))
+    tl.store(out + 5, tl.min(low, 0).to(tl.float64))
+    tl.store(out + 6, tl.max(high, 0).to(tl.float64))
+
+
 @_jit
 def measure_chunks(
+    rows,
+    copies,
     pointers,
+    old_pointers,
     tensors,
     chunks,
+    spans,
+    arrived,
     partials,
     sums_out,
     counts_out,
     first_chunk: int,
     num_chunks: int,
-    num_tensors: int,
     DTYPE: tl.constexpr,
     VECTOR: tl.constexpr,
     CHUNK: tl.constexpr,
@@ -168,18 +233,21 @@ def measure_chunks(
     SKETCH: tl.constexpr,
     HISTOGRAM: tl.constexpr,
     DIFFERENCE: tl.constexpr,
+    COPIES: tl.constexpr,
 ):
     TILE: tl.constexpr = R * 512
     chunk = first_chunk + tl.program_id(0)
     entry = chunks + chunk.to(tl.int64) * 3
     t = tl.load(entry)
     start = tl.load(entry + 1)
-    about = tensors + t * 3
+    about = tensors + t * 4
     length = tl.minimum(tl.load(about) - start, CHUNK).to(tl.int32)
     base = tl.load(pointers + t).to(tl.pointer_type(DTYPE))
     old = base
-    if DIFFERENCE:
-        old = tl.load(pointers + num_tensors + t).to(tl.pointer_type(DTYPE))
+    if COPIES:
+        old = (copies + tl.load(about + 3)).to(tl.pointer_type(DTYPE))
+    elif DIFFERENCE:
+        old = tl.load(old_pointers + t).to(tl.pointer_type(DTYPE))
     if VECTOR > 1:
         base = tl.multiple_of(base, VECTOR * DTYPE.primitive_bitwidth // 8)
         old = tl.multiple_of(old, VECTOR * DTYPE.primitive_bitwidth // 8)
@@ -298,69 +366,21 @@ def measure_chunks(
         skip = tl.load(about + 2).to(tl.int32)
         _count_runs(base, old, counts, start, length, skip, VECTOR, DIFFERENCE)
 
-
-NUM_PARTIALS = 9  # numbers a chunk
+    if not (SKETCH or HISTOGRAM):
+        # Whichever program finishes a tensor folds it: a launch more would cost the host 8 µs. (Where by-products need
+        # one anyway, it folds the rows as well: folding here would cost 4% of the bandwidth.) Arrivals are counted
+        # over all calls, so that nothing need be set back, and nothing stays wrong should calls ever overlap.
+        tl.debug_barrier()
+        num_programs = tl.load(spans + t * 4 + 1) - tl.load(spans + t * 4)
+        if (tl.atomic_add(arrived + t, 1, sem="acq_rel", scope="gpu") + 1) % num_programs == 0:
+            _fold_rows(partials, spans, rows, t, num_chunks, 256)
 
 
 @_jit
-def _unit(p, valid):
-    """2^e in float64, of a chunk's biased float32 exponent e."""
-    e = tl.load(p, mask=valid, other=127.0).to(tl.int64)
-    return ((e + 896) << 52).to(tl.float64, bitcast=True)
-
-
-@_jit
-def fold_rows(partials, spans, rows, num_chunks: int, B: tl.constexpr):
-    t = tl.program_id(0)
+def _fold_sums(sums, spans, sketch, t, part, B: tl.constexpr, WIDTH: tl.constexpr):
     begin = tl.load(spans + t * 4).to(tl.int32)
     end = tl.load(spans + t * 4 + 1).to(tl.int32)
-    lanes = tl.arange(0, B)
-    count = tl.zeros((B,), tl.float64)
-    total = tl.zeros((B,), tl.float64)
-    nonfinite = tl.zeros((B,), tl.float64)
-    zeros = tl.zeros((B,), tl.float64)
-    low = tl.full((B,), float("inf"), tl.float32)
-    high = tl.full((B,), float("-inf"), tl.float32)
-    for i in range(begin, end, B):
-        valid = (i + lanes) < end
-        p = partials + i + lanes
-        n = tl.load(p, mask=valid, other=0.0).to(tl.float64)
-        mean = tl.load(p + 4 * num_chunks, mask=valid, other=0.0).to(tl.float64)
-        mean += tl.load(p + 5 * num_chunks, mask=valid, other=0.0).to(tl.float64)
-        count += n
-        nonfinite += tl.load(p + num_chunks, mask=valid, other=0.0).to(tl.float64)
-        zeros += tl.load(p + 2 * num_chunks, mask=valid, other=0.0).to(tl.float64)
-        total += n * mean * _unit(p + 3 * num_chunks, valid)
-        low = tl.minimum(low, tl.load(p + 7 * num_chunks, mask=valid, other=float("inf")))
-        high = tl.maximum(high, tl.load(p + 8 * num_chunks, mask=valid, other=float("-inf")))
-    many = tl.sum(count, 0)
-    grand = tl.sum(total, 0) / tl.maximum(many, 1.0)
-    m2 = tl.zeros((B,), tl.float64)
-    for i in range(begin, end, B):
-        valid = (i + lanes) < end
-        p = partials + i + lanes
-        n = tl.load(p, mask=valid, other=0.0).to(tl.float64)
-        mean = tl.load(p + 4 * num_chunks, mask=valid, other=0.0).to(tl.float64)
-        mean += tl.load(p + 5 * num_chunks, mask=valid, other=0.0).to(tl.float64)
-        unit = _unit(p + 3 * num_chunks, valid)
-        apart = mean * unit - grand
-        m2 += tl.load(p + 6 * num_chunks, mask=valid, other=0.0).to(tl.float64) * unit * unit + n * apart * apart
-    out = rows + t * 7
-    tl.store(out, many)
-    tl.store(out + 1, tl.sum(nonfinite, 0))
-    tl.store(out + 2, tl.sum(zeros, 0))
-    tl.store(out + 3, grand)
-    tl.store(out + 4, tl.sum(m2, 0))
-    tl.store(out + 5, tl.min(low, 0).to(tl.float64))
-    tl.store(out + 6, tl.max(high, 0).to(tl.float64))
-
-
-@_jit
-def fold_sums(sums, spans, sketch, B: tl.constexpr, WIDTH: tl.constexpr):
-    t = tl.program_id(0)
-    begin = tl.load(spans + t * 4).to(tl.int32)
-    end = tl.load(spans + t * 4 + 1).to(tl.int32)
-    places = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    places = part * WIDTH + tl.arange(0, WIDTH)
     chunks = tl.arange(0, B)
     total = tl.zeros((B, WIDTH), tl.float64)
     for i in range(begin, end, B):
@@ -370,14 +390,90 @@ def fold_sums(sums, spans, sketch, B: tl.constexpr, WIDTH: tl.constexpr):
 
 
 @_jit
-def fold_counts(counts, spans, histogram, WIDTH: tl.constexpr):
-    t = tl.program_id(0)
+def _fold_counts(counts, spans, histogram, t, part, WIDTH: tl.constexpr):
+    """Also sets the counters to zero again, for the next call."""
     begin = tl.load(spans + t * 4 + 2).to(tl.int32)
     end = tl.load(spans + t * 4 + 3).to(tl.int32)
-    bins = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    bins = part * WIDTH + tl.arange(0, WIDTH)
     total = tl.zeros((WIDTH,), tl.int32)
     p = counts + begin.to(tl.int64) * 2048 + bins
     for _ in range(begin, end):
         total += tl.load(p)
+        tl.store(p, tl.zeros((WIDTH,), tl.int32))
         p += 2048
     tl.store(histogram + t.to(tl.int64) * 2048 + bins, total)
+
+
+def fold_parts(*, sketch: bool, histogram: bool) -> int:
+    """Programs a tensor of `fold_chunks`; 0 where it is not needed."""
+    return 1 + (8 if sketch else 0) + (4 if histogram else 0) if sketch or histogram else 0
+
+
+@_jit
+def fold_chunks(
+    rows,
+    sketch,
+    histogram,
+    partials,
+    sums,
+    counts,
+    spans,
+    num_chunks: int,
+    SKETCH: tl.constexpr,
+    HISTOGRAM: tl.constexpr,
+):
+    """Rows and by-products: of a tensor's programs one folds its row, then 8 its sketch, the last 4 its counts."""
+    t = tl.program_id(0)
+    part = tl.program_id(1)
+    if part == 0:
+        _fold_rows(partials, spans, rows, t, num_chunks, 256)
+    if SKETCH:
+        if (part >= 1) & (part <= 8):
+            _fold_sums(sums, spans, sketch, t, part - 1, 128, 32)
+    if HISTOGRAM:
+        first = tl.num_programs(1) - 4
+        if part >= first:
+            _fold_counts(counts, spans, histogram, t, part - first, 512)
+
+
+@_jit
+def copy_chunks(
+    copies,
+    pointers,
+    tensors,
+    chunks,
+    first_chunk: int,
+    DTYPE: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    CHUNK: tl.constexpr,
+    PART: tl.constexpr,
+):
+    """Copies tensors into one piece of memory, each at its place there, in the order of its own memory."""
+    entry = chunks + (first_chunk + tl.program_id(0)).to(tl.int64) * 3
+    t = tl.load(entry)
+    start = tl.multiple_of(tl.load(entry + 1), 1024)
+    about = tensors + t * 4
+    length = tl.minimum(tl.load(about) - start, CHUNK).to(tl.int32)
+    source = tl.load(pointers + t).to(tl.pointer_type(DTYPE))
+    if ALIGNED:
+        source = tl.multiple_of(source, 16)
+    source += start
+    target = tl.multiple_of((copies + tl.load(about + 3)).to(tl.pointer_type(DTYPE)), 16) + start
+    first = tl.program_id(1) * PART
+    places = first + tl.arange(0, PART)
+    if first + PART <= length:
+        tl.store(target + places, tl.load(source + places))
+    elif first < length:
+        inside = places < length
+        tl.store(target + places, tl.load(source + places, mask=inside), mask=inside)
+
+
+@_jit
+def multiply_sketches(now, before, out):
+    t = tl.program_id(0).to(tl.int64)
+    places = t * 256 + tl.arange(0, 256)
+    a = tl.load(now + places).to(tl.float64)
+    b = tl.load(before + places).to(tl.float64)
+    tl.store(out + t * 3, tl.sum(a * b, 0))
+    tl.store(out + t * 3 + 1, tl.sum(a * a, 0))
+    tl.store(out + t * 3 + 2, tl.sum(b * b, 0))

@@ -1,23 +1,69 @@
-"""The statistics of many tensors in two to five launches on a GPU, without ever waiting for it."""
+"""The statistics of many tensors in one launch a dtype on a GPU, and one for by-products, without ever waiting."""
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sonde.kernels import histograms, reference, sketches, triton_kernels
-from sonde.kernels.block_map import Launch, block_map
+from sonde.kernels import copies, histograms, reference, sketches, triton_kernels
+from sonde.kernels.block_map import block_map
+from sonde.kernels.bound_kernel import BoundKernel
 from sonde.kernels.columns import NUM_COLUMNS
+from sonde.kernels.copies import Copies
 from sonde.kernels.layouts import Layouts
 from sonde.kernels.pointer_table import PointerTable
 from sonde.kernels.stats import Stats
-from sonde.kernels.triton_kernels import fold_counts, fold_rows, fold_sums, measure_chunks, tl
+from sonde.kernels.triton_kernels import copy_chunks, fold_chunks, measure_chunks, tl
 
 CHUNK = 65_536
 _ROWS = 4  # of a tile; with 8, fewer programs fit on a core
 _WARPS = 4  # of a row: 4 values a thread
+_ROWS_AHEAD = 16
+_PART = 8_192  # values of a chunk that a program copies
+
+
+class _Variant(NamedTuple):
+    """What a pass does, and how it may read."""
+
+    sketch: bool
+    histogram: bool
+    difference: bool
+    copies: bool
+    vector: int
+
+
+class _Pass(NamedTuple):
+    """The launches of a variant: one for each dtype and, where there are by-products, one that folds them."""
+
+    measure: list[BoundKernel]
+    fold: BoundKernel | None
+
+
+@final
+class _Workspace:
+    """Memory on the device that calls write and read in the order of one stream, and the launches bound to it."""
+
+    def __init__(self, num_tensors: int, num_chunks: int, device: torch.device) -> None:
+        self.new, self.old = PointerTable(num_tensors, device), PointerTable(num_tensors, device)
+        self.arrived = torch.zeros(num_tensors, dtype=torch.int64, device=device)
+        self.partials = torch.empty(triton_kernels.NUM_PARTIALS, num_chunks, device=device)
+        self.sums: Tensor | None = None
+        self.counts: Tensor | None = None
+        self.passes: dict[_Variant, _Pass] = {}
+        self.copiers: dict[bool, list[BoundKernel]] = {}
+        self._rows: list[Tensor] = []
+
+    def fresh_rows(self) -> Tensor:
+        """Memory for rows that nothing else uses. Asking the allocator at every call would take twice as long."""
+        if not self._rows:
+            n, device = len(self.arrived), self.arrived.device
+            with torch.inference_mode(False):  # what is made inside of it could not be used outside
+                # Of an even number each, so that each begins at a multiple of 16 bytes.
+                many = torch.empty((_ROWS_AHEAD, n + n % 2, NUM_COLUMNS), dtype=torch.float64, device=device)
+                self._rows = list(many[:, :n].unbind(0))
+        return self._rows.pop()
 
 
 @final
@@ -33,99 +79,175 @@ class TritonStats:
     def __init__(self, layouts: Layouts, ids: Sequence[int], *, chunk: int = CHUNK) -> None:
         assert CHUNK % chunk == 0
         assert chunk % (_ROWS * sketches.LANES) == 0
-        self._layouts, self._ids, self._chunk = layouts, ids, chunk
+        self._layouts, self._ids, self._chunk, self._device = layouts, ids, chunk, layouts.device
         self._double = [i for i, dtype in enumerate(layouts.dtypes) if dtype is torch.float64]
         self._launches, chunks, spans, self._num_copies = block_map(layouts, chunk)
         self._num_chunks = len(chunks)
+        self._offsets, self._copied_bytes = copies.places(layouts)
         skips = [histograms.skip(numel) for numel in layouts.numels]
-        about = np.stack([layouts.numels, sketches.seeds(ids).astype(np.int64), skips], axis=1)
+        about = np.stack([layouts.numels, sketches.seeds(ids).astype(np.int64), skips, self._offsets], axis=1)
         self._about, self._chunks, self._spans = (
-            torch.from_numpy(table).to(layouts.device) for table in (about, chunks, spans)
+            torch.from_numpy(table).to(self._device) for table in (about, chunks, spans)
         )
-        self._pointers = PointerTable(len(layouts), layouts.device)
-        self._pairs = PointerTable(2 * len(layouts), layouts.device)
-        self._compiled: dict[tuple[Any, ...], Any] = {}
+        self._workspace: _Workspace | None = None
+        self._stream = -1
 
     def __call__(self, new: Sequence[Tensor], old: Sequence[Tensor] | None, *, histogram: bool, sketch: bool) -> Stats:
-        device = self._layouts.device
-        with torch.no_grad():
-            if device.type == "cuda" and device.index != torch.cuda.current_device():
-                with torch.cuda.device(device):
-                    return self._measure(new, old, histogram=histogram, sketch=sketch)
-            return self._measure(new, old, histogram=histogram, sketch=sketch)
+        if self._is_current():
+            return self._measure(new, old, histogram, sketch)
+        with torch.cuda.device(self._device):
+            return self._measure(new, old, histogram, sketch)
 
-    def _measure(self, new: Sequence[Tensor], old: Sequence[Tensor] | None, *, histogram: bool, sketch: bool) -> Stats:
-        n, device = len(self._layouts), self._layouts.device
+    def copy(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        if self._double or not self._layouts.plain:
+            return copies.copied(tensors)
+        if self._is_current():
+            return self._copy(tensors)
+        with torch.cuda.device(self._device):
+            return self._copy(tensors)
+
+    def _measure(self, new: Sequence[Tensor], old: Sequence[Tensor] | None, histogram: bool, sketch: bool) -> Stats:
+        n, device = len(self._layouts), self._device
+        stream, work = self._settle()
         # Copies that `arrange` made must outlive the launches; the allocator then keeps their memory in stream order.
-        arranged = self._layouts.arrange(new)
-        others = [] if old is None else self._layouts.arrange(old)
-        addresses = np.array(list(map(Tensor.data_ptr, arranged + others)), dtype=np.int64)
-        pointers = (self._pointers if old is None else self._pairs).follow(addresses)
-        aligned = int(np.bitwise_or.reduce(addresses)) % 16 == 0
-        rows = torch.empty(n, NUM_COLUMNS, dtype=torch.float64, device=device)
-        partials = torch.empty(triton_kernels.NUM_PARTIALS, self._num_chunks, device=device)
-        sums = torch.empty(self._num_chunks, sketches.SIZE, device=device) if sketch else None
-        counts = (
-            torch.zeros(self._num_copies, histograms.NUM_BINS, dtype=torch.int32, device=device) if histogram else None
-        )
-        for launch in self._launches:
-            self._launch(
-                measure_chunks,
-                (launch.num_chunks, 1, 1),
-                pointers,
-                self._about,
-                self._chunks,
-                partials,
-                partials if sums is None else sums,
-                self._about if counts is None else counts,
-                launch.first_chunk,
-                self._num_chunks,
-                n,
-                warps=_WARPS,
-                constants=self._constants(launch, aligned, sketch, histogram, old is not None),
-            )
-        stats = self._fold(rows, partials, sums, counts)
+        arranged = self._follow(work.new, new)
+        aligned = work.new.aligned
+        others: Sequence[Tensor] = ()
+        memory: Tensor | None = None
+        if isinstance(old, Copies) and old.layouts is self._layouts:
+            memory = old.memory
+        elif old is not None:
+            others = self._follow(work.old, old)
+            aligned = aligned and work.old.aligned
+        variant = _Variant(sketch, histogram, old is not None, memory is not None, _vector(aligned))
+        launches = work.passes.get(variant)
+        if launches is None:
+            launches = work.passes[variant] = self._bind(work, variant)
+        rows = work.fresh_rows()
+        sums = torch.empty((n, sketches.SIZE), device=device) if sketch else None
+        counts = torch.empty((n, histograms.NUM_BINS), dtype=torch.int32, device=device) if histogram else None
+        for kernel in launches.measure:
+            kernel(stream, rows, self._about if memory is None else memory)
+        if launches.fold is not None:
+            launches.fold(stream, rows, rows if sums is None else sums, rows if counts is None else counts)
+        stats = Stats(rows, counts, sums)
         if self._double:
             self._measure_doubles(arranged, others, stats)
         return stats
 
-    def _constants(
-        self, launch: Launch, aligned: bool, sketch: bool, histogram: bool, difference: bool
-    ) -> tuple[Any, ...]:
-        vector = sketches.LANES // (32 * _WARPS) if aligned else 1  # values a load
-        return _triton_type(launch.dtype), vector, self._chunk, _ROWS, sketch, histogram, difference
+    def _copy(self, tensors: Sequence[Tensor]) -> Copies:
+        stream, work = self._settle()
+        arranged = self._follow(work.new, tensors)
+        memory = torch.empty(self._copied_bytes, dtype=torch.uint8, device=self._device)
+        aligned = work.new.aligned
+        if aligned not in work.copiers:
+            work.copiers[aligned] = self._bind_copiers(work, aligned)
+        for kernel in work.copiers[aligned]:
+            kernel(stream, memory)
+        del arranged  # not before the launches
+        return Copies(memory, self._layouts, self._offsets)
 
-    def _fold(self, rows: Tensor, partials: Tensor, sums: Tensor | None, counts: Tensor | None) -> Stats:
-        n = len(rows)
-        histogram = sketch = None
-        self._launch(fold_rows, (n, 1, 1), partials, self._spans, rows, self._num_chunks, warps=4, constants=(256,))
-        if sums is not None:
-            sketch = torch.empty(n, sketches.SIZE, device=rows.device)
-            self._launch(fold_sums, (n, 8, 1), sums, self._spans, sketch, warps=4, constants=(128, 32))
-        if counts is not None:
-            histogram = torch.empty(n, histograms.NUM_BINS, dtype=torch.int32, device=rows.device)
-            self._launch(fold_counts, (n, 4, 1), counts, self._spans, histogram, warps=4, constants=(512,))
-        return Stats(rows, histogram, sketch)
+    def _is_current(self) -> bool:
+        return self._device.type != "cuda" or self._device.index == torch._C._cuda_getDevice()
 
-    def _launch(
-        self, kernel: Any, grid: tuple[int, int, int], *arguments: Any, warps: int, constants: tuple[Any, ...]
-    ) -> None:
-        # Triton looks at every argument of every launch to find the variant that fits. Here the constants tell it: the
-        # arguments are always aligned memory of torch's and plain numbers.
-        key = kernel, constants
-        if compiled := self._compiled.get(key):
-            compiled[grid](*arguments, *constants)
-        else:
-            self._compiled[key] = kernel[grid](*arguments, *constants, num_warps=warps)  # None when interpreted
+    def _settle(self) -> tuple[int, _Workspace]:
+        """The current stream, and the memory to use there."""
+        stream = torch._C._cuda_getCurrentRawStream(self._device.index) if self._device.type == "cuda" else 0
+        # Another stream gets memory of its own: what was launched on the last may still use the old one, which goes
+        # back to the allocator of that stream. A graph is captured on a stream that exists for the capture alone; its
+        # replays are to use the memory from before.
+        if self._workspace is None or (stream != self._stream and not torch.cuda.is_current_stream_capturing()):
+            with torch.inference_mode(False):
+                self._workspace = _Workspace(len(self._layouts), self._num_chunks, self._device)
+            self._stream = stream
+        return stream, self._workspace
+
+    def _follow(self, table: PointerTable, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        arranged = self._layouts.arrange(tensors)
+        addresses = list(map(Tensor.data_ptr, arranged))
+        if addresses != table.addresses:
+            if 0 in addresses:
+                self._check_memory(addresses)
+            table.follow(addresses)
+        return arranged
+
+    def _check_memory(self, addresses: list[int]) -> None:
+        for i, (address, numel) in enumerate(zip(addresses, self._layouts.numels, strict=True)):
+            if numel and not address:
+                raise ValueError(f"tensor {i} has {numel} values but no memory: its storage was freed.")
+
+    def _bind(self, work: _Workspace, variant: _Variant) -> _Pass:
+        if variant.sketch and work.sums is None:
+            work.sums = torch.empty(self._num_chunks, sketches.SIZE, device=self._device)
+        if variant.histogram and work.counts is None:  # `fold_chunks` leaves zeros for the next call
+            work.counts = torch.zeros(self._num_copies, histograms.NUM_BINS, dtype=torch.int32, device=self._device)
+        sums = work.sums if variant.sketch and work.sums is not None else work.partials
+        counts = work.counts if variant.histogram and work.counts is not None else self._about
+        measure = [
+            BoundKernel(
+                measure_chunks,
+                (launch.num_chunks, 1, 1),
+                lasting=(
+                    work.new.table,
+                    work.old.table,
+                    self._about,
+                    self._chunks,
+                    self._spans,
+                    work.arrived,
+                    work.partials,
+                    sums,
+                    counts,
+                    launch.first_chunk,
+                    self._num_chunks,
+                ),
+                constants=(
+                    _triton_type(launch.dtype),
+                    variant.vector,
+                    self._chunk,
+                    _ROWS,
+                    variant.sketch,
+                    variant.histogram,
+                    variant.difference,
+                    variant.copies,
+                ),
+                num_warps=_WARPS,
+            )
+            for launch in self._launches
+        ]
+        parts = triton_kernels.fold_parts(sketch=variant.sketch, histogram=variant.histogram)
+        fold = BoundKernel(
+            fold_chunks,
+            (len(self._layouts), parts, 1),
+            lasting=(work.partials, sums, counts, self._spans, self._num_chunks),
+            constants=(variant.sketch, variant.histogram),
+        )
+        return _Pass(measure, fold if parts else None)
+
+    def _bind_copiers(self, work: _Workspace, aligned: bool) -> list[BoundKernel]:
+        return [
+            BoundKernel(
+                copy_chunks,
+                (launch.num_chunks, -(-self._chunk // _PART), 1),
+                lasting=(work.new.table, self._about, self._chunks, launch.first_chunk),
+                constants=(_triton_type(launch.dtype), aligned, self._chunk, _PART),
+            )
+            for launch in self._launches
+        ]
 
     def _measure_doubles(self, new: Sequence[Tensor], old: Sequence[Tensor], stats: Stats) -> None:
-        for i in self._double:
-            tensor = reference.difference(new[i], old[i]) if old else new[i]
-            stats.rows[i] = reference.row(tensor)
-            if stats.histogram is not None:
-                stats.histogram[i] = reference.histogram(tensor)
-            if stats.sketch is not None:
-                stats.sketch[i] = reference.sketch(tensor, self._ids[i])
+        with torch.no_grad():
+            for i in self._double:
+                tensor = reference.difference(new[i], old[i]) if old else new[i]
+                stats.rows[i] = reference.row(tensor)
+                if stats.histogram is not None:
+                    stats.histogram[i] = reference.histogram(tensor)
+                if stats.sketch is not None:
+                    stats.sketch[i] = reference.sketch(tensor, self._ids[i])
+
+
+def _vector(aligned: bool) -> int:
+    """Values a load."""
+    return sketches.LANES // (32 * _WARPS) if aligned else 1
 
 
 def _triton_type(dtype: torch.dtype) -> Any:

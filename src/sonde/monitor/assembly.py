@@ -14,12 +14,14 @@ import numpy.typing as npt
 
 from sonde.core.frames import MISSING, Columns, Detail, Float32, Frame
 from sonde.core.records import Float64, Recorder
-from sonde.kernels.columns import NUM_COLUMNS, Column, norm
-from sonde.kernels.histograms import NUM_BINS, PERCENTS, percentiles
+from sonde.kernels import sketches
+from sonde.kernels.columns import NUM_COLUMNS, Column, finite_norm, norm
+from sonde.kernels.histograms import NUM_BINS, NUM_COARSE, PERCENTS, coarse, percentiles
 from sonde.monitor.sheets import ClipNote, Key, Sheet
 from sonde.probes.statistics import STATISTICS, tags, values
 from sonde.signals.ema import Ema, EmaState
 from sonde.signals.moments import Moments, MomentsState
+from sonde.signals.trajectory import Trajectory
 
 _ALL = tuple(STATISTICS)
 _MOST_COLUMNS = 256  # which parameters have a gradient may change at every step (experts)
@@ -32,17 +34,23 @@ class Assembly:
     Args:
         recorder: Where frames and events go.
         optimizers: Their names, empty where there is only one.
+        histogram_steps: Steps between two histograms of a gradient that are kept whole.
     """
 
-    def __init__(self, recorder: Recorder, optimizers: Sequence[str]) -> None:
+    def __init__(self, recorder: Recorder, optimizers: Sequence[str], *, histogram_steps: int = 100) -> None:
         self._recorder = recorder
         self._optimizers = optimizers
         self._labels = _labels(optimizers)
+        self._histogram_steps = histogram_steps
+        self._histogram_kept: dict[Key, int] = {}
         self.step = 0
         self._micro_losses: list[float] = []
         self._num_micro = self._num_skipped = 0
-        self._ema, self._moments = Ema(), Moments()
+        self._ema, self._moments, self._trajectory = Ema(), Moments(), Trajectory()
         self._ema_state, self._moments_state = self._ema.init(1), self._moments.init(1)
+        self._trajectory_states = {name: self._trajectory.init(sketches.SIZE) for name in optimizers}
+        self._weight_norms: dict[str, dict[str, float]] = {name: {} for name in optimizers}
+        self._update_norms: dict[str, dict[str, float]] = {name: {} for name in optimizers}
         self._columns: dict[Any, Columns] = {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -64,12 +72,10 @@ class Assembly:
 
     def consume(self, sheet: Sheet, numbers: Float64) -> None:
         """Take one iteration."""
-        if sheet.evaluation is not None:
-            names = tuple(sheet.evaluation)
-            found_values = np.fromiter(sheet.evaluation.values(), np.float64, len(names))
-            self._append(("evaluation", names), "evaluation", lambda: names, Detail.ESSENTIAL, sheet.time, found_values)
+        if sheet.row is not None:
+            self._named_row(*sheet.row, sheet.time)
             return
-        found: Mapping[Key, Float64] = sheet.sort(numbers)
+        found, read = sheet.sort(numbers)
         if sheet.loss is not None:
             self._micro_losses.append(sheet.loss)
         losses = found.get(Key("loss"))
@@ -87,15 +93,39 @@ class Assembly:
         if not sheet.applied - withheld:
             self._num_micro += not (sheet.skipped or withheld)
             return
-        found = {key: value for key, value in found.items() if key.optimizer not in withheld or key.kind == "lr"}
+        found = dict(
+            _whole(key, value) if key.kind in _OF_PARAMETERS else (key, value)
+            for key, value in found.items()
+            if key.optimizer not in withheld or key.kind == "lr"
+        )
         self.step += 1
         micro_losses, self._micro_losses = self._micro_losses, []
+        self._note_norms(found)
         self._essential(sheet, found, micro_losses)
+        for loss in micro_losses if len(micro_losses) > 1 else ():
+            self._named_row("micro", {"loss/micro": loss}, sheet.time)
         for key, value in found.items():
             if key.kind in ("grad", "weight", "update"):
                 self._layers(sheet, key, value, found)
-            elif key.kind == "histogram":
+            elif key.kind in ("grad_cosine", "update_cosine"):
+                self._cosines(sheet, key, value)
+            elif key.kind in ("histogram", "weight_histogram"):
                 self._shape(sheet, key, value, found)
+        for report, own in read:
+            for row in report(own):
+                self._write(row.columns, sheet.time, row.values)
+
+    def _named_row(self, table: str, row: Mapping[str, float], when: float) -> None:
+        names = tuple(row)
+        values = np.fromiter(row.values(), np.float64, len(names))
+        self._append((table, names), table, lambda: names, Detail.ESSENTIAL, when, values)
+
+    def _note_norms(self, found: Mapping[Key, Float64]) -> None:
+        """Keep the last norm of each weight and update: the whole is judged by them."""
+        for key, value in found.items():
+            if key.kind == "update":
+                norms = norm(value.reshape(-1, NUM_COLUMNS)).tolist()
+                self._update_norms[key.optimizer].update(zip(key.names, norms, strict=True))
 
     def _essential(self, sheet: Sheet, found: Mapping[Key, Float64], losses: Sequence[float]) -> None:
         row: dict[str, float] = {}
@@ -113,7 +143,7 @@ class Assembly:
             if key.kind == "part":
                 row[f"loss/part@{key.names[0]}"] = float(value[0])
             elif key.kind == "lr":
-                row[f"lr{key.names[0]}"] = float(value[0])
+                row.update(dict.fromkeys(key.names, float(value[0])))
         row.update(sheet.host)
         for optimizer in self._optimizers:
             row.update(self._norms(optimizer, sheet, found))
@@ -122,100 +152,171 @@ class Assembly:
         self._append(("step", names), "step", lambda: names, Detail.ESSENTIAL, sheet.time, frame_values)
 
     def _norms(self, optimizer: str, sheet: Sheet, found: Mapping[Key, Float64]) -> dict[str, float]:
+        """The numbers of a whole optimiser."""
         at = f"@{optimizer}" if optimizer else ""
         row: dict[str, float] = {}
         scale = found.get(Key("scale", optimizer))
         if scale is not None:
             row[f"amp/scale{at}"] = float(scale[0])
-        clips = sheet.clips.get(optimizer, []) if Key("clip", optimizer, slot=0) in found else []
+        names, before, applied = self._gradient_norms(optimizer, sheet, found)
+        clips = sheet.clips.get(optimizer, [])
         if clips:
             row[f"clip/limit{at}"] = clips[-1].limit
-            factors = [self._clip_factor(optimizer, i, clip, found) for i, clip in enumerate(clips)]
-            if not all(clip.by_value for clip in clips):
-                row[f"clip/factor{at}"] = min(f for f, clip in zip(factors, clips, strict=True) if not clip.by_value)
-        names, norms = self._applied_norms(optimizer, found)
+            by_norm = [i for i, clip in enumerate(clips) if not clip.by_value]
+            if by_norm:
+                row[f"clip/factor{at}"] = min(self._clip_factor(optimizer, i, clips[i], found) for i in by_norm)
         if names and optimizer not in sheet.incomplete:
-            row[f"grad/norm_applied{at}"] = _together(norms)
-            for i, clip in reversed(list(enumerate(clips))):  # the last one is the first to be undone
-                clipped = _members(clip, names)
-                factor = self._clip_factor(optimizer, i, clip, found)
-                if not clip.by_value and factor > 0:
-                    norms = np.where(clipped, norms / factor, norms)
-                elif np.any(clipped):  # only their norm together is known
-                    before = float(found[Key("clip", optimizer, slot=i)][0]) / self._clip_scale(optimizer, found)
-                    norms = np.where(clipped, before / np.sqrt(np.sum(clipped)), norms)
-            row[f"grad/norm{at}"] = _together(norms)
+            row[f"grad/norm{at}"] = _together(before)
+            row[f"grad/norm_applied{at}"] = _together(applied)
+        for key, value in found.items():
+            if key.optimizer != optimizer:
+                continue
+            if key.kind == "grad" and optimizer not in sheet.incomplete:
+                rows = value.reshape(-1, NUM_COLUMNS)
+                row[f"grad/norm_finite{at}"] = _together(finite_norm(rows)) / self._read_scale(optimizer, sheet, found)
+                row[f"grad/nonfinite{at}"] = float(np.sum(rows[:, Column.NONFINITE]))
+            elif key.kind == "weight":
+                row[f"weight/norm{at}"] = _together(norm(value.reshape(-1, NUM_COLUMNS)))
+            elif key.kind in ("grad_cosine", "update_cosine"):
+                row[f"{key.kind.replace('_', '/')}{at}"] = float(_cosines(value.reshape(-1, 3).sum(0)))
+            elif key.kind == "trajectory":
+                state, out = self._trajectory.step(self._trajectory_states[optimizer], value)
+                self._trajectory_states[optimizer] = state
+                row[f"grad/trajectory_dimension{at}"] = float(out.dimension)
+                row[f"grad/trajectory_share{at}"] = float(out.share)
+        if any(key.kind == "update" and key.optimizer == optimizer for key in found):
+            row.update(self._update_ratio(optimizer, at))
         return row
 
-    def _applied_norms(self, optimizer: str, found: Mapping[Key, Float64]) -> tuple[tuple[str, ...], Float64]:
-        """The norm of each gradient as the optimiser got it."""
+    def _update_ratio(self, optimizer: str, at: str) -> dict[str, float]:
+        """Of all parameters together, each by its latest update; once all have had their turn."""
+        updates, weights = self._update_norms[optimizer], self._weight_norms[optimizer]
+        if not weights or weights.keys() - updates.keys():
+            return {}
+        update = _together(np.fromiter(updates.values(), np.float64, len(updates)))
+        weight = _together(np.fromiter(weights.values(), np.float64, len(weights)))
+        ratio = update / weight if weight else MISSING
+        return {f"update/norm{at}": update, f"update/ratio{at}": float(ratio)}
+
+    def _gradient_norms(
+        self, optimizer: str, sheet: Sheet, found: Mapping[Key, Float64]
+    ) -> tuple[tuple[str, ...], Float64, Float64]:
+        """The parameters that had gradients, the norm of each before clipping, and as the optimiser got it."""
         for key, value in found.items():
-            if key.optimizer == optimizer and key.slot is None and key.kind in ("norm", "grad"):
+            if key.optimizer == optimizer and key.kind in ("norm", "grad"):
                 norms = value if key.kind == "norm" else norm(value.reshape(-1, NUM_COLUMNS))
-                return key.names, norms / self._scale(optimizer, found)
-        return (), np.empty(0)
+                before = norms / self._read_scale(optimizer, sheet, found)
+                break
+        else:
+            return (), np.empty(0), np.empty(0)
+        applied = before
+        for i, clip in enumerate(sheet.clips.get(optimizer, [])):
+            if not clip.by_value:
+                factor = self._clip_factor(optimizer, i, clip, found)
+                applied = np.where(_members(clip, key.names), applied * factor, applied)
+        measured = found.get(Key("norm_clipped", optimizer, key.names))
+        if measured is not None:  # something other than clips by norm came in between
+            applied = measured / self._scale(optimizer, found)
+        return key.names, before, applied
 
     def _scale(self, optimizer: str, found: Mapping[Key, Float64]) -> float:
         """What gradients are multiplied by when the optimiser gets them: 1 but for fused ones under a scaler."""
         scale = found.get(Key("grad_scale", optimizer))
         return float(scale[0]) if scale is not None else 1.0
 
-    def _clip_scale(self, optimizer: str, found: Mapping[Key, Float64]) -> float:
-        """What gradients were multiplied by when they were clipped: more than 1 where nobody called `unscale_`."""
-        scale = found.get(Key("clip_scale", optimizer))
+    def _read_scale(self, optimizer: str, sheet: Sheet, found: Mapping[Key, Float64]) -> float:
+        """What gradients were multiplied by when they were read: that of a clip, if there was one.
+
+        That is more than 1 where nobody called `unscale_` before.
+        """
+        scale = found.get(Key("clip_scale", optimizer)) if sheet.clips.get(optimizer) else None
         return float(scale[0]) if scale is not None else self._scale(optimizer, found)
 
     def _clip_factor(self, optimizer: str, place: int, clip: ClipNote, found: Mapping[Key, Float64]) -> float:
-        """What torch multiplied gradients by; NaN where that made them NaN."""
-        norm = float(found[Key("clip", optimizer, slot=place)][0])
-        return min(1.0, clip.limit / (norm + 1e-6)) if np.isfinite(norm) else float("nan")
-
-    def _multiplied(self, key: Key, sheet: Sheet, found: Mapping[Key, Float64]) -> Float64:
-        """What each gradient of a key was multiplied by, by clipping and by the scaler, before it was measured."""
-        factors = np.full(len(key.names), self._scale(key.optimizer, found))
-        clips = sheet.clips.get(key.optimizer, []) if Key("clip", key.optimizer, slot=0) in found else []
-        open_to_undo = np.ones(len(key.names), np.bool_)
-        for i, clip in reversed(list(enumerate(clips))):
-            clipped = _members(clip, key.names) & open_to_undo
-            if clip.by_value:
-                open_to_undo &= ~clipped
-            else:
-                factors = np.where(
-                    clipped, factors * (self._clip_factor(key.optimizer, i, clip, found) or 1.0), factors
-                )
-        return factors
+        """What torch multiplied gradients by; NaN where that made them NaN, or where its norm is not known."""
+        total = found.get(Key("clip", optimizer, slot=place))
+        if total is None or not np.isfinite(total[0]):
+            return float("nan")
+        return min(1.0, clip.limit / (float(total[0]) + 1e-6))
 
     def _layers(self, sheet: Sheet, key: Key, value: Float64, found: Mapping[Key, Float64]) -> None:
         rows = value.reshape(-1, NUM_COLUMNS)
         table = {"grad": "gradients", "weight": "weights", "update": "updates"}[key.kind]
         statistics = _UPDATE if key.kind == "update" else _ALL
         if key.kind == "grad":
-            rows = rescaled(rows, 1 / self._multiplied(key, sheet, found))
+            factors = np.full(len(rows), 1 / self._read_scale(key.optimizer, sheet, found))
+            rows = rescaled(rows, factors)
         out = values(rows, statistics)
         if key.kind == "update":
-            before = norm(found[Key("before", key.optimizer, key.names, key.slot)].reshape(-1, NUM_COLUMNS))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ratio = np.where(before == 0, MISSING, norm(rows) / before).astype(np.float32)
-            out = np.concatenate([out, ratio])
+            out = np.concatenate([out, *self._relative(sheet, key, norm(rows), found)])
+        elif key.kind == "weight":
+            self._weight_norms[key.optimizer].update(zip(key.names, norm(rows).tolist(), strict=True))
 
         def names() -> list[str]:
-            ratios = [f"update/ratio@{name}" for name in key.names] if key.kind == "update" else []
-            return tags(key.kind, key.names, statistics) + ratios
+            relative = [f"update/{what}@{name}" for what in ("ratio", "effective_lr") for name in key.names]
+            return tags(key.kind, key.names, statistics) + (relative if key.kind == "update" else [])
 
         label = self._table(table, key)
         self._append((label, key.names), label, names, Detail.LAYER, sheet.time, out)
 
-    def _shape(self, sheet: Sheet, key: Key, value: Float64, found: Mapping[Key, Float64]) -> None:
-        counts = value.reshape(-1, NUM_BINS).astype(np.int32)
-        quantiles = percentiles(counts) / self._multiplied(key, sheet, found)[:, None]
-        label = self._table("percentiles", key)
+    def _relative(
+        self, sheet: Sheet, key: Key, updates: Float64, found: Mapping[Key, Float64]
+    ) -> tuple[Float32, Float32]:
+        """Updates against the weights before them, and against the gradients that the optimiser got."""
+        weights = found.get(key._replace(kind="before"))
+        if weights is None:  # measured at the step before
+            known = self._weight_norms[key.optimizer]
+            weights = np.array([known.get(name, 0.0) for name in key.names])
+        names, _, applied = self._gradient_norms(key.optimizer, sheet, found)
+        by_name = dict(zip(names, applied.tolist(), strict=True))
+        gradients = np.array([by_name.get(name, 0.0) for name in key.names])
+        return _ratios(updates, weights), _ratios(updates, gradients)
+
+    def _cosines(self, sheet: Sheet, key: Key, value: Float64) -> None:
+        products = value.reshape(-1, 3)
+        out = _cosines(products)
+        family = key.kind.removesuffix("_cosine")
+        if family == "update":  # sketches of weights are in float32: the rounding of small changes is not a direction
+            known = self._weight_norms[key.optimizer]
+            weights = np.array([known.get(name, 0.0) for name in key.names])
+            out = np.where(np.sqrt(products[:, 1]) < 1e-6 * weights, MISSING, out)
+        label = self._table(f"{family}-cosines", key)
         self._append(
             (label, key.names),
             label,
-            lambda: [f"grad/p{q}@{name}" for name in key.names for q in PERCENTS],
+            lambda: [f"{family}/cosine@{name}" for name in key.names],
             Detail.LAYER,
             sheet.time,
-            quantiles.reshape(-1),
+            out,
+        )
+
+    def _shape(self, sheet: Sheet, key: Key, value: Float64, found: Mapping[Key, Float64]) -> None:
+        counts = value.reshape(-1, NUM_BINS).astype(np.int32)
+        family = "weight" if key.kind == "weight_histogram" else "grad"
+        if family == "grad":
+            quantiles = percentiles(counts) / self._read_scale(key.optimizer, sheet, found)
+            label = self._table("percentiles", key)
+            self._append(
+                (label, key.names),
+                label,
+                lambda: [f"grad/p{q}@{name}" for name in key.names for q in PERCENTS],
+                Detail.LAYER,
+                sheet.time,
+                quantiles.reshape(-1),
+            )
+            kept = self._histogram_kept.get(key._replace(names=()), -self._histogram_steps)
+            if self.step - kept < self._histogram_steps:
+                return
+            self._histogram_kept[key._replace(names=())] = self.step
+        label = self._table(f"{family}-histograms", key)
+        self._append(
+            (label, key.names),
+            label,
+            lambda: [f"{family}/histogram@{name}" for name in key.names],
+            Detail.DISTRIBUTION,
+            sheet.time,
+            coarse(counts, 1 / self._read_scale(key.optimizer, sheet, found) if family == "grad" else 1.0).reshape(-1),
+            bins=NUM_COARSE,
         )
 
     def _table(self, name: str, key: Key) -> str:
@@ -230,13 +331,17 @@ class Assembly:
         detail: Detail,
         when: float,
         numbers: Float64 | Float32,
+        bins: int = 1,
     ) -> None:
         columns = self._columns.get(key)
         if columns is None:
             if len(self._columns) >= _MOST_COLUMNS:
                 self._columns.clear()
             # The names of a thousand layers are made once, not at every step.
-            columns = self._columns[key] = Columns(table, names(), detail)
+            columns = self._columns[key] = Columns(table, names(), detail, bins)
+        self._write(columns, when, numbers)
+
+    def _write(self, columns: Columns, when: float, numbers: Float64 | Float32) -> None:
         with np.errstate(over="ignore"):
             self._recorder.append(Frame(columns, self.step, when, numbers.astype(np.float32)))
 
@@ -247,6 +352,34 @@ def rescaled(rows: Float64, factors: Float64) -> Float64:
     rows[:, [Column.MEAN, Column.MIN, Column.MAX]] *= factors[:, None]
     rows[:, Column.M2] *= factors**2
     return rows
+
+
+_OF_PARAMETERS = frozenset({"grad", "norm", "norm_clipped", "before", "weight", "update"})
+
+
+def _whole(key: Key, value: Float64) -> tuple[Key, Float64]:
+    """Without the tensors that had no value on any rank; norms that travelled as rows, as norms."""
+    if value.size != NUM_COLUMNS * len(key.names):
+        return key, value
+    rows = value.reshape(-1, NUM_COLUMNS)
+    present = rows[:, Column.COUNT] + rows[:, Column.NONFINITE] > 0
+    if not np.all(present):
+        names = tuple(name for name, there in zip(key.names, present, strict=True) if there)
+        key, rows = key._replace(names=names), rows[present]
+    return key, rows if key.kind in ("grad", "weight", "update") else norm(rows)
+
+
+def _ratios(above: Float64, below: Float64) -> Float32:
+    """Their ratios; not measured where there is nothing below."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(below == 0, MISSING, above / below).astype(np.float32)
+
+
+def _cosines(products: Float64) -> Float64:
+    """From inner products (now·before, now·now, before·before); not measured where one of the two is zero."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = np.sqrt(products[..., 1]) * np.sqrt(products[..., 2])
+        return np.where(size > 0, np.clip(products[..., 0] / size, -1.0, 1.0), MISSING)
 
 
 def _together(norms: Float64) -> float:

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from sonde.core.cadences import Every, every
 
+# In the first iteration nothing is hooked (see `Probing.arm`).
+_FROM_SECOND = Every(100, offset=1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cadences:
@@ -13,7 +16,8 @@ class Cadences:
 
     Args:
         layers: Statistics of every gradient and weight.
-        rotating: True updates, percentiles, cosines between steps, second moments; rotates over tensors.
+        cosines: Cosines between gradients, and between updates, of steps that follow each other.
+        rotating: True updates, percentiles, second moments; rotates over tensors.
         histograms: Histograms that are kept whole; rotates over tensors.
         blocks: Activations, gains and attention; rotates over blocks.
         resources: Memory, devices, phases of a step.
@@ -22,13 +26,14 @@ class Cadences:
     """
 
     layers: Every = every(1)
+    cosines: Every = every(1)
     rotating: Every = every(8)
     histograms: Every = every(100)
-    blocks: Every = every(100)
-    resources: Every = every(100)
-    batches: Every = every(100)
+    blocks: Every = _FROM_SECOND
+    resources: Every = _FROM_SECOND
+    batches: Every = _FROM_SECOND
     spectra: Every = every(1000)
 
 
 ON_GPU = Cadences()
-ON_CPU = Cadences(layers=every(10), rotating=every(10))
+ON_CPU = Cadences(layers=every(10), cosines=every(100), rotating=every(10))

@@ -1,14 +1,23 @@
 """What the training thread notes down in a step, for the background to work out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torch import Tensor
 
 from sonde.core.records import Float64
+from sonde.probes.probe import Reading, Row
 
-_DETAIL = frozenset({"grad", "weight", "update", "before", "histogram"})
+# What every step must have. The rest may be left behind where there is no room.
+_ESSENTIAL = frozenset(
+    {"loss", "part", "lr", "grad", "norm", "norm_clipped", "clip", "scale", "clip_scale", "grad_scale", "found_inf"}
+)
+
+
+_OF_GRADIENTS = frozenset({"grad", "norm", "histogram", "grad_cosine", "trajectory", "clip"})
+
+Report = Callable[[Float64], Iterable[Row]]
 
 
 class Key(NamedTuple):
@@ -22,7 +31,7 @@ class Key(NamedTuple):
 
 
 class ClipNote(NamedTuple):
-    """One clipping of an optimiser's gradients; its norm before is among the tensors."""
+    """One clipping of an optimiser's gradients; the norm that torch found is among the tensors, where it was one."""
 
     limit: float
     by_value: bool
@@ -48,29 +57,52 @@ class Sheet:
     """Where the loss was given as a plain number."""
     clips: dict[str, list[ClipNote]] = field(default_factory=dict)
     """For each optimiser whose gradients were clipped: how, in order."""
-    evaluation: dict[str, float] | None = None
-    """A sheet of its own: what an evaluation after the last step found."""
+    readings: list[Reading] = field(default_factory=list)
+    """What the probes found."""
+    row: tuple[str, dict[str, float]] | None = None
+    """A sheet of its own: a row after the last step, of this table (an evaluation, an epoch)."""
     sizes: list[tuple[Key, int]] = field(default_factory=list)
     """Filled in when the tensors are sent: what the numbers that come back are."""
+    reports: list[tuple[int, Report]] = field(default_factory=list)
+    """The same for what the probes found."""
 
     def add(self, key: Key, tensor: Tensor) -> None:
         """Note a tensor; it must not change before the sheet is sent. Of two with one key the later counts."""
         self.tensors[key] = tensor
 
+    def forget_gradients(self, optimizer: str) -> None:
+        """What was read of an optimiser's gradients is not what it will get: they have changed since."""
+        self.clips.pop(optimizer, None)
+        self.tensors = {
+            key: tensor
+            for key, tensor in self.tensors.items()
+            if key.optimizer != optimizer or key.kind not in _OF_GRADIENTS
+        }
+
     def drop_detail(self) -> None:
         """Keep what every step must have: the loss, learning rates and global norms."""
-        self.tensors = {key: tensor for key, tensor in self.tensors.items() if key.kind not in _DETAIL}
+        self.tensors = {key: tensor for key, tensor in self.tensors.items() if key.kind in _ESSENTIAL}
+        self.readings = []
 
     def send_off(self) -> list[Tensor]:
         """The tensors, to be sent; the sheet notes their sizes."""
         self.sizes = [(key, tensor.numel()) for key, tensor in self.tensors.items()]
-        return list(self.tensors.values())
+        return [*self.tensors.values(), *(tensor for reading in self.readings for tensor in reading.tensors)]
 
-    def sort(self, values: Float64) -> Mapping[Key, Float64]:
-        """The numbers that came back, by what they are."""
+    def let_go(self) -> None:
+        """Hold no tensor any longer: they were sent."""
+        self.reports = [(sum(t.numel() for t in reading.tensors), reading.report) for reading in self.readings]
+        self.tensors, self.readings = {}, []
+
+    def sort(self, values: Float64) -> tuple[Mapping[Key, Float64], list[tuple[Report, Float64]]]:
+        """The numbers that came back: by what they are, and those of each reading."""
         found: dict[Key, Float64] = {}
         place = 0
         for key, size in self.sizes:
             found[key] = values[place : place + size]
             place += size
-        return found
+        read: list[tuple[Report, Float64]] = []
+        for size, report in self.reports:
+            read.append((report, values[place : place + size]))
+            place += size
+        return found, read

@@ -36,6 +36,11 @@ class Transport(Protocol):
         """Let go of the memory."""
 
 
+# Steps that may be on their way. A device is rarely more than a few steps behind its host; a thread that waits for the
+# interpreter's lock may be.
+_FEWEST_SLOTS, _MOST_SLOTS, _MOST_BYTES = 8, 64, 64_000_000
+
+
 class AtOnce:
     """For tensors in the memory of the CPU."""
 
@@ -65,12 +70,14 @@ class PinnedRing:
     Args:
         device: Where the tensors are.
         num_values: The most numbers of one step.
-        num_slots: Steps that may be on their way.
     """
 
-    def __init__(self, device: torch.device, num_values: int, num_slots: int = 64) -> None:
-        self._pinned = torch.zeros(num_slots, num_values, dtype=torch.float64, pin_memory=True)
-        self._serial_pinned = torch.zeros(num_slots, dtype=torch.int64, pin_memory=True)
+    def __init__(self, device: torch.device, num_values: int) -> None:
+        num_slots = min(_MOST_SLOTS, max(_FEWEST_SLOTS, _MOST_BYTES // (8 * num_values)))
+        # Named since the user may have set another default device.
+        self._pinned = torch.zeros(num_slots, num_values, dtype=torch.float64, device="cpu", pin_memory=True)
+        self._serial_pinned = torch.zeros(num_slots, dtype=torch.int64, device="cpu", pin_memory=True)
+        self._wide = torch.empty(0, dtype=torch.float64, device=device)
         self._values: Float64 = self._pinned.numpy()
         self._serials: Int64 = self._serial_pinned.numpy()
         self._counter = torch.zeros((), dtype=torch.int64, device=device)
@@ -90,7 +97,7 @@ class PinnedRing:
         if self._read[ahead] != self._sent[ahead] or size > self._pinned.shape[1]:
             return None
         with torch.no_grad(), torch.cuda.device(self._device):
-            joined = torch.cat([part.detach().reshape(-1) for part in parts]).double()
+            joined = torch.cat([self._wide, *(part.detach().reshape(-1) for part in parts)])
             self._pinned[slot, :size].copy_(joined, non_blocking=True)
             self._counter.add_(1)
             self._serial_pinned[slot].copy_(self._counter, non_blocking=True)
@@ -110,7 +117,7 @@ class PinnedRing:
 
     def close(self) -> None:
         """Let go of the pinned memory."""
-        del self._pinned, self._serial_pinned, self._values, self._serials, self._counter
+        del self._pinned, self._serial_pinned, self._values, self._serials, self._counter, self._wide
 
 
 class _InSlot:

@@ -1,43 +1,49 @@
 """`sonde.watch`: one line in any training loop."""
 
 import contextlib
+import logging
 import os
+import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils.hooks import RemovableHandle
 
-from sonde.core.cadences import Adaptive, Rotation, stretched
 from sonde.core.records import Ending
 from sonde.core.tags import check_tag
-from sonde.kernels import TensorStats
 from sonde.kernels.columns import NUM_COLUMNS
 from sonde.kernels.histograms import NUM_BINS
+from sonde.monitor import ranks
 from sonde.monitor.assembly import Assembly, now
+from sonde.monitor.budget import Budget
 from sonde.monitor.cadences import ON_CPU, ON_GPU, Cadences
+from sonde.monitor.optimizers import Optimised, ParameterReader
 from sonde.monitor.pipeline import Pipeline
-from sonde.monitor.sheets import ClipNote, Key, Sheet
+from sonde.monitor.probing import Probing
+from sonde.monitor.schedule import Schedule
+from sonde.monitor.sharing import Sharing
+from sonde.monitor.sheets import Key, Sheet
 from sonde.monitor.transport import AtOnce, Delivery, PinnedRing, Transport
-from sonde.probes.norms import tensor_norms
-from sonde.probes.parameters import Watched, num_parameters, of_optimizer, parameter_names
+from sonde.probes.parameters import parameter_names
 from sonde.probes.seams import CLIP_BY_NORM, CLIP_BY_VALUE, SCALER_STEP, Clip, ScalerStep
 from sonde.store import endings
 from sonde.store.writer import Writer
 
+_log = logging.getLogger("sonde.monitor")
+
 T = TypeVar("T")
+
+Console = Literal["auto", "quiet"]
 
 _CLOSE_S = 30.0
 _CLOSE_HURRY_S = 2.0
-# Which parameters have a gradient may change at every step (experts); what was prepared for them must not pile up.
-_MOST_STATS = 256
+_ROOM_FOR_PROBES = 16_384  # numbers a step
 
 
 def watch(
@@ -48,6 +54,7 @@ def watch(
     config: Mapping[str, Any] | None = None,
     budget: float = 0.01,
     cadence: Cadences | None = None,
+    console: Console = "auto",
     strict: bool = False,
 ) -> "Watch":
     """Record a training: the loss, and the gradients, weights and updates of every parameter.
@@ -62,6 +69,8 @@ def watch(
         config: Anything JSON can say about the run.
         budget: Share of the step time that the watching may take; cadences are stretched to keep it.
         cadence: How often to measure; by default every step on a GPU, every tenth on a CPU.
+        console: `"quiet"` prints nothing; `"auto"` prints a line at the end, to stderr: where the run is and what
+            watching it took.
         strict: Whether a fault of Sonde's own is raised (for tests) instead of being said once.
 
     Raises:
@@ -74,55 +83,27 @@ def watch(
             if not isinstance(thing, wanted):
                 label = f"{kind}[{name!r}]" if name else kind
                 raise TypeError(f"`watch({label})` must be a {wanted.__name__}, got {type(thing).__name__}.")
+    if console not in get_args(Console):
+        raise ValueError(f"`watch(console=...)` must be one of {', '.join(get_args(Console))}, got {console!r}.")
     if not 0 < budget <= 1:
         raise ValueError(f"`watch(budget=...)` must be in (0, 1], got {budget}.")
-    folder = Path(run) if run is not None else _default_folder(models)
-    if rank := _rank():
+    call = ranks.Call()
+    folder = Path(run) if run is not None else Path(call.folder(str(_default_folder(models))))
+    if rank := ranks.rank():
         folder = folder / "ranks" / str(rank)
     writer = Writer(folder, config=config)
     try:
-        return Watch(models, optimizers, writer, budget=budget, cadence=cadence, strict=strict)
+        return Watch(
+            models, optimizers, writer, budget=budget, cadence=cadence, console=console, strict=strict, call=call
+        )
     except BaseException as error:
         writer.end(*endings.describe(type(error), error))
         raise
 
 
-def _rank() -> int:
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank()
-    rank = os.environ.get("RANK", "")  # set by torchrun before anything is initialised
-    return int(rank) if rank.isdigit() else 0
-
-
 def _default_folder(models: Mapping[str, nn.Module]) -> Path:
     name = type(next(iter(models.values()))).__name__.lower()
     return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
-
-
-@dataclass(slots=True)
-class _Optimised:
-    """What the training thread knows of one optimiser."""
-
-    name: str
-    optimizer: Optimizer
-    watched: list[Watched] = field(default_factory=list)
-    ids: set[int] = field(default_factory=set)
-    num: int = -1
-    """Parameters of the optimiser when it was last looked at, those that cannot be watched among them."""
-    dtype: torch.dtype | None = None
-    handle: RemovableHandle | None = None
-    depth: int = 0
-    applied: bool = False
-    entered: float = 0.0
-    has_closure: bool = False
-    stats: dict[Any, TensorStats] = field(default_factory=dict)
-    before: list[tuple[int, list[Watched], list[Tensor]]] = field(default_factory=list)
-    """Of the slots that have their turn: their parameters, and copies of them from before the step."""
-
-    def leave(self) -> None:
-        """Take our hook off, where it is."""
-        if self.handle is not None:
-            self.handle.remove()
 
 
 class Watch:
@@ -139,40 +120,77 @@ class Watch:
         *,
         budget: float,
         cadence: Cadences | None,
+        console: Console,
         strict: bool,
+        call: ranks.Call,
     ) -> None:
-        self._writer, self._strict = writer, strict
+        self._writer, self._strict, self._console = writer, strict, console
         self._models = models
         self._unmeasured: set[str] = set()
-        self._assembly = Assembly(writer, list(optimizers))
-        self._optimised = {id(optimizer): _Optimised(name, optimizer) for name, optimizer in optimizers.items()}
-        for optimised in self._optimised.values():
-            self._refresh(optimised)
-        first = next((w.parameter for o in self._optimised.values() for w in o.watched), None)
+        self._optimised = {id(optimizer): Optimised(name, optimizer) for name, optimizer in optimizers.items()}
+        first = next((p for o in optimizers.values() for group in o.param_groups for p in group["params"]), None)
         self._device = first.device if first is not None else torch.device("cpu")
-        self._on_gpu = on_gpu = self._device.type == "cuda"
-        self._cadence = cadence or (ON_GPU if on_gpu else ON_CPU)
-        self._num_slots = self._cadence.rotating.interval_steps
-        self._adaptive = Adaptive(budget=budget, floor_s=2e-4 if on_gpu else 2e-3)
-        self._adaptive_state = self._adaptive.init()
-        self._stretch = 1.0
-        self._transport: Transport = PinnedRing(self._device, self._most_values()) if on_gpu else AtOnce()
+        on_gpu = self._device.type == "cuda"
+        cadence = cadence or (ON_GPU if on_gpu else ON_CPU)
+        self._schedule = Schedule(cadence)
+        self._assembly = Assembly(writer, list(optimizers), histogram_steps=cadence.histograms.interval_steps)
+        self._reader = ParameterReader(
+            self._schedule,
+            on_gpu=on_gpu,
+            names=lambda: parameter_names(self._models),
+            not_measured=self._not_measured,
+        )
+        for optimised in self._optimised.values():
+            self._reader.refresh(optimised)
+        self._share_between_ranks(call)
+        self._share = budget
+        self._move_to(self._device)
         self._pipeline: Pipeline[Sheet] = Pipeline(self._assembly.consume, strict=strict)
-        self._iteration = 0  # iterations in which an optimiser stepped, as far as the host knows
         self._sheet = Sheet(now())
         self._spent: defaultdict[str, float] = defaultdict(float)  # seconds, samples and tokens since the last step
+        self._counted: dict[str, int] = {}
+        """Samples and tokens of the batches of this iteration."""
+        self._epoch = _Epoch()
         self._last_end = time.perf_counter()
         self._closed = False
         self._undo: list[Callable[[], None]] = []
         if on_gpu:
-            self._warm_up()
+            for optimised in self._optimised.values():
+                self._reader.warm_up(optimised)
+        self._probing = Probing(models, optimizers, self._device, self._schedule, self._guard, self._not_measured)
         self._attach()
         endings.watch(self)
+        self._probing.arm()
+
+    def _share_between_ranks(self, call: ranks.Call) -> None:
+        """Where parameters are split, all ranks must watch, or those that do would wait for the others for ever."""
+        split = [optimised for optimised in self._optimised.values() if Sharing.needed(optimised.watched)]
+        if not split:
+            return
+        if call.all_ranks():
+            for optimised in split:
+                optimised.sharing = Sharing(optimised.watched, self._schedule.cadences)
+                self._not_measured("grad/cosine*", "sketches of parameters that are split over ranks do not add up")
+                self._not_measured("update/cosine*", "sketches of parameters that are split over ranks do not add up")
+            return
+        reason = "its parameters are split over ranks, not all of which called `sonde.watch`"
+        _log.warning("gradients, weights and updates are not measured: %s; call it on every rank", reason)
+        for optimised in split:
+            where = f"@{optimised.name}" if optimised.name else ""
+            for family in ("grad", "weight", "update"):
+                self._not_measured(f"{family}/*{where}", reason)
+            optimised.is_blind = True
+
+    def _move_to(self, device: torch.device) -> None:
+        """The parameters are on this device, or were moved to it."""
+        self._device = device
+        self._budget = Budget(self._share, device)
+        self._transport: Transport = PinnedRing(device, self._most_values()) if device.type == "cuda" else AtOnce()
 
     def _most_values(self) -> int:
         tensors = sum(len(o.watched) for o in self._optimised.values())
-        rotating = -(-tensors // self._num_slots) + len(self._optimised)
-        return 4096 + NUM_COLUMNS * (2 * tensors + 2 * rotating) + NUM_BINS * rotating
+        rotating = -(-tensors // self._schedule.cadences.rotating.interval_steps) + len(self._optimised)
+        return 4096 + _ROOM_FOR_PROBES + tensors * (2 * NUM_COLUMNS + 6) + rotating * (NUM_COLUMNS + 3 * NUM_BINS)
 
     def _attach(self) -> None:
         # Not to be traced into a compiled optimiser step.
@@ -187,7 +205,7 @@ class Watch:
         self._undo.append(CLIP_BY_VALUE.listen(self._on_clip))
         self._undo.append(SCALER_STEP.listen(self._on_scaler))
 
-    def _put_last(self, optimised: _Optimised) -> None:
+    def _put_last(self, optimised: Optimised) -> None:
         """Have our hook run after all others, which may change gradients."""
         optimised.leave()
         optimised.handle = optimised.optimizer.register_step_pre_hook(self._pre_hook)
@@ -205,30 +223,42 @@ class Watch:
         """Close an iteration of the loop. Never waits for the device.
 
         An iteration in which an optimiser made a step is a step; one without is a micro-step of accumulation, or was
-        skipped by a gradient scaler. The loss of an accumulated step is the mean of its micro-losses.
+        skipped by a gradient scaler. The loss of an accumulated step is the mean of its micro-losses, which are kept
+        as `loss/micro`.
 
         Args:
             loss: Of this iteration, as a tensor or a number.
             parts: Components of the loss, by name.
-            samples: Examples in the batch, for the throughput.
-            tokens: Tokens in the batch, for the throughput.
+            samples: Examples in the batch, for the throughput; found out where `data` is used.
+            tokens: Tokens in the batch, likewise.
         """
         if self._closed:
             return
-        started = time.perf_counter()
+        began = self._budget.begin("step")
         sheet, self._sheet = self._sheet, Sheet(now())
+        self._read_replayed(sheet)
         for optimised in self._optimised.values():
             if optimised.applied:
                 sheet.applied.add(optimised.name)
-            optimised.applied, optimised.depth = False, 0
+            optimised.begin()
             self._put_last(optimised)
         try:
             with self._guard():
                 self._note_losses(sheet, loss, parts or {})
             with self._guard():
-                self._close_sheet(sheet, {"samples": samples, "tokens": tokens}, started)
+                self._close_sheet(sheet, {"samples": samples, "tokens": tokens}, began)
         finally:
             self._last_end = time.perf_counter()
+
+    def _read_replayed(self, sheet: Sheet) -> None:
+        """A step inside a replayed CUDA graph calls no hook: its gradients and weights are still where they were."""
+        for optimised in self._optimised.values():
+            if optimised.captured and not optimised.applied and not self._capturing():
+                with self._guard():
+                    self._reader.gradients(sheet, optimised)
+                    self._reader.weights(sheet, optimised)
+                    self._note_settings(sheet, optimised)
+                optimised.applied = True
 
     def _note_losses(self, sheet: Sheet, loss: Tensor | float | None, parts: Mapping[str, Tensor | float]) -> None:
         self._note_number(sheet, Key("loss"), loss)
@@ -237,25 +267,32 @@ class Watch:
                 check_tag(f"loss/part@{name}")
                 self._note_number(sheet, Key("part", names=(name,)), part)
 
-    def _close_sheet(self, sheet: Sheet, counts: Mapping[str, int | None], started: float) -> None:
+    def _close_sheet(self, sheet: Sheet, counts: Mapping[str, int | None], began: float) -> None:
         sheet.time = now()
         spent = self._spent
-        spent["time/step"] += started - self._last_end
-        for quantity, count in counts.items():
+        spent["time/step"] += began - self._last_end
+        for quantity, given in counts.items():
+            count = self._counted.get(quantity) if given is None else given
             if count is not None:
                 spent[quantity] += count
+        self._counted = {}
+        over = bool(sheet.applied or sheet.skipped)  # else a micro-step, whose time is the step's
+        if over:
+            sheet.readings = self._probing.collect()
         delivery = self._send(sheet)
         if sheet.applied:
-            self._iteration += 1
-            self._note_times(sheet, spent, started)
-        if sheet.applied or sheet.skipped:  # else a micro-step, whose time is the step's
+            self._schedule.iteration += 1
+        if over:
+            self._probing.arm()
             self._spent = defaultdict(float)
-        else:
-            spent["monitor/time"] += time.perf_counter() - started
+        self._budget.end("step", began)
+        if sheet.applied:
+            self._note_times(sheet, spent)
         self._pipeline.put(sheet, delivery)
 
     def _send(self, sheet: Sheet) -> Delivery:
         """Have a sheet's numbers on their way; what there is no room for is left behind, detail first."""
+        delivery = None
         if not self._capturing():
             tensors = sheet.send_off()
             delivery = (self._transport if tensors else AtOnce()).send(tensors)
@@ -263,23 +300,26 @@ class Watch:
                 sheet.drop_detail()
                 delivery = self._transport.send(sheet.send_off(), essential=True)
                 sheet.host["monitor/dropped"] = 1.0
-            sheet.tensors = {}
-            if delivery is not None:
-                return delivery
-        sheet.tensors, sheet.sizes, sheet.clips = {}, [], {}  # the step still counts
-        nothing = AtOnce().send([])
-        assert nothing is not None
-        return nothing
+        if delivery is None:
+            sheet.tensors, sheet.sizes, sheet.clips, sheet.readings = {}, [], {}, []  # the step still counts
+            delivery = AtOnce().send([])
+            assert delivery is not None
+        sheet.let_go()
+        return delivery
 
-    def _note_times(self, sheet: Sheet, spent: defaultdict[str, float], started: float) -> None:
+    def _note_times(self, sheet: Sheet, spent: defaultdict[str, float]) -> None:
         elapsed = spent["time/step"]
-        spent["monitor/time"] += time.perf_counter() - started
-        self._adaptive_state, self._stretch = self._adaptive.step(self._adaptive_state, spent["monitor/time"], elapsed)
+        self._schedule.stretch, cost = self._budget.step(elapsed)
+        for optimised in self._optimised.values():
+            if optimised.sharing is not None:
+                optimised.sharing.wish(self._schedule.stretch)
         for quantity in ("samples", "tokens"):
             if (count := spent.pop(quantity, None)) is not None and elapsed > 0:
                 sheet.host[f"throughput/{quantity}_per_s"] = count / elapsed
+                self._epoch.count(quantity, count)
+        self._epoch.count("steps", 1)
         sheet.host.update(spent)
-        sheet.host["monitor/stretch"] = self._stretch
+        sheet.host.update(cost)
 
     def _note_number(self, sheet: Sheet, key: Key, value: Tensor | float | None) -> None:
         if value is None:
@@ -291,16 +331,19 @@ class Watch:
         else:
             sheet.host[f"loss/part@{key.names[0]}"] = _plain(value)
 
-    def _note_settings(self, sheet: Sheet, optimised: _Optimised) -> None:
+    def _note_settings(self, sheet: Sheet, optimised: Optimised) -> None:
         at = f"@{optimised.name}" if optimised.name else ""
         groups = optimised.optimizer.param_groups
         for i, group in enumerate(groups):
             lr = group.get("lr")
-            where = at if len(groups) == 1 else f"{at}.{i}" if at else f"@{i}"
+            # The first group's rate is the run's, so that a group added later does not cut the series.
+            tags = (f"lr{at}",) if i == 0 else ()
+            if len(groups) > 1:
+                tags = (*tags, f"lr{at}.{i}" if at else f"lr@{i}")
             if isinstance(lr, Tensor) and lr.device.type != "cpu":
-                sheet.add(Key("lr", optimised.name, (where,)), lr.detach().clone())  # schedulers change it in place
+                sheet.add(Key("lr", optimised.name, tags), lr.detach().clone())  # schedulers change it in place
             elif lr is not None:
-                sheet.host[f"lr{where}"] = float(lr)
+                sheet.host.update(dict.fromkeys(tags, float(lr)))
 
     def _pre(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         optimised = self._optimised.get(id(optimizer))
@@ -309,146 +352,67 @@ class Watch:
         optimised.depth += 1
         if optimised.depth > 1:  # a subclass that calls super().step()
             return
-        started = time.perf_counter()
+        if self._capturing():
+            optimised.captured = True
+            return
+        began = self._budget.begin("pre")
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        optimised.has_closure = closure is not None
         with self._guard():
-            if not self._capturing():
-                self._refresh(optimised)
-                self._note_settings(self._sheet, optimised)  # now: a scheduler may act before the iteration is closed
-                closure = args[1] if len(args) > 1 else kwargs.get("closure")
-                optimised.has_closure = closure is not None
+            self._probing.before_optimizer(optimizer, has_closure=optimised.has_closure)
+        with self._guard():
+            self._refresh(optimised)
+            self._note_settings(self._sheet, optimised)  # now: a scheduler may act before the iteration is closed
+            if optimised.sharing is not None:
+                optimised.sharing.begin()
+            if not optimised.is_blind:
                 if not optimised.has_closure:
-                    self._read_gradients(optimised)
-                self._copy_weights(optimised)
+                    self._reader.gradients(self._sheet, optimised)
+                self._reader.copy_weights(optimised)
+        with self._guard():
+            self._probing.at_optimizer()
+        self._budget.end("pre", began)
         optimised.entered = time.perf_counter()
-        self._spent["monitor/time"] += optimised.entered - started
 
     def _post(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         optimised = self._optimised.get(id(optimizer))
         if optimised is None or self._closed:
             return
         optimised.depth -= 1
-        if optimised.depth > 0:
+        if optimised.depth > 0 or self._capturing():
             return
-        started = time.perf_counter()
-        optimised.applied = True
+        self._spent["time/optimizer"] += time.perf_counter() - optimised.entered
+        began = self._budget.begin("post")
+        optimised.applied, optimised.captured = True, False
         with self._guard():
-            if not self._capturing():
-                if optimised.has_closure:  # its gradients came into being inside of the step, and are still there
-                    self._read_gradients(optimised)
-                self._read_weights(optimised)
-                self._read_updates(optimised)
-        self._spent["time/optimizer"] += started - optimised.entered
-        self._spent["monitor/time"] += time.perf_counter() - started
+            self._probing.after_optimizer(optimizer, has_closure=optimised.has_closure)
+        try:
+            with self._guard():
+                if not optimised.is_blind:
+                    if optimised.has_closure:  # its gradients came into being inside of the step, and are still there
+                        self._reader.gradients(self._sheet, optimised)
+                    self._reader.updates(self._sheet, optimised)
+                    self._reader.weights(self._sheet, optimised)
+        finally:
+            if optimised.sharing is not None:  # the other ranks wait for us, whatever went wrong
+                with self._guard():
+                    optimised.sharing.finish(self._sheet, optimised.name)
+        self._budget.end("post", began)
 
-    def _refresh(self, optimised: _Optimised) -> None:
-        """Notice parameters that were added since, or changed their type."""
-        num = num_parameters(optimised.optimizer)
-        kind = optimised.watched[0].parameter.dtype if optimised.watched else None
-        if num != optimised.num or kind != optimised.dtype:
-            optimised.num = num
-            optimised.watched = of_optimizer(optimised.optimizer, parameter_names(self._models), optimised.name)
-            optimised.ids = {id(w.parameter) for w in optimised.watched}
-            optimised.dtype = optimised.watched[0].parameter.dtype if optimised.watched else None
-            optimised.stats.clear()
-            if len(optimised.watched) < num:
-                where = f"@{optimised.name}" if optimised.name else ""
-                missing = f"{num - len(optimised.watched)} parameters have no floating-point values in plain memory"
-                self._not_measured(f"weight/*{where}", missing)
-
-    def _slots(self) -> Sequence[int]:
-        rotation = Rotation(stretched(self._cadence.rotating, self._stretch), self._num_slots)
-        return rotation.due(self._iteration)
-
-    def _layers_due(self) -> bool:
-        return stretched(self._cadence.layers, self._stretch).due(self._iteration)
-
-    @torch.no_grad()
-    def _read_gradients(self, optimised: _Optimised) -> None:
-        sheet, name = self._sheet, optimised.name
-        for attribute in ("grad_scale", "found_inf"):  # set on fused optimisers by a gradient scaler
-            value = getattr(optimised.optimizer, attribute, None)
-            if isinstance(value, Tensor):
-                sheet.add(Key(attribute, name), value.detach().clone())  # the scaler changes it in place
-        found = [(w.name, w.parameter.grad) for w in optimised.watched]
-        sparse = [parameter for parameter, g in found if g is not None and g.layout is not torch.strided]
-        if sparse:
-            sheet.incomplete.add(name)
-            self._not_measured(f"grad/*@{sparse[0]}", "its gradient is sparse; global norms need all gradients")
-        if self._on_gpu or self._layers_due():  # one pass over all costs no more there than the norms alone
-            self._read(Key("grad", name), optimised, found)
-        elif dense := [(parameter, g) for parameter, g in found if g is not None and g.layout is torch.strided]:
-            names = tuple(parameter for parameter, _ in dense)
-            sheet.add(Key("norm", name, names), tensor_norms([g for _, g in dense]))
-        for slot in self._slots():
-            self._read(Key("histogram", name, slot=slot), optimised, found[slot :: self._num_slots])
-
-    @torch.no_grad()
-    def _read_weights(self, optimised: _Optimised) -> None:
-        if self._layers_due():
-            self._read(Key("weight", optimised.name), optimised, [(w.name, w.parameter) for w in optimised.watched])
-
-    def _read(self, key: Key, optimised: _Optimised, found: Sequence[tuple[str, Tensor | None]]) -> None:
-        tensors = [tensor for _, tensor in found if tensor is not None and tensor.layout is torch.strided]
-        if not tensors:
-            return
-        names = tuple(name for name, tensor in found if tensor is not None and tensor.layout is torch.strided)
-        stats = self._stats(optimised, (key.kind, key.slot, names), tensors)
-        if key.kind == "histogram":
-            result = stats(tensors, histogram=True).histogram
-            assert result is not None
-        else:
-            result = stats(tensors).rows
-        self._sheet.add(key._replace(names=names), result)
-
-    def _stats(self, optimised: _Optimised, key: Any, tensors: Sequence[Tensor]) -> TensorStats:
-        if key not in optimised.stats:
-            if len(optimised.stats) >= _MOST_STATS:
-                optimised.stats.clear()
-            optimised.stats[key] = TensorStats(tensors)
-        return optimised.stats[key]
-
-    @torch.no_grad()
-    def _copy_weights(self, optimised: _Optimised) -> None:
-        optimised.before = []
-        for slot in self._slots():
-            if members := optimised.watched[slot :: self._num_slots]:
-                copies = [torch.empty_like(w.parameter, requires_grad=False) for w in members]
-                torch._foreach_copy_(copies, [w.parameter for w in members])
-                optimised.before.append((slot, members, copies))
-
-    @torch.no_grad()
-    def _read_updates(self, optimised: _Optimised) -> None:
-        for slot, members, old in optimised.before:
-            names, new = tuple(w.name for w in members), [w.parameter for w in members]
-            stats = self._stats(optimised, ("update", slot, names), new)
-            self._sheet.add(Key("before", optimised.name, names, slot), stats(old).rows)
-            self._sheet.add(Key("update", optimised.name, names, slot), stats.of_difference(new, old).rows)
-        optimised.before = []
-
-    @torch.no_grad()
-    def _warm_up(self) -> None:
-        """Have the kernels compiled before the training begins, so that its first steps are not charged for it."""
-        for optimised in self._optimised.values():
-            if some := [w.parameter for w in optimised.watched[: self._num_slots]]:
-                stats = TensorStats(some)
-                stats(some)
-                stats(some, histogram=True)
-                stats.of_difference(some, some)
+    def _refresh(self, optimised: Optimised) -> None:
+        if self._reader.refresh(optimised) and optimised.kind is not None and optimised.kind[1] != self._device:
+            self._move_to(optimised.kind[1])
 
     def _on_clip(self, clip: Clip) -> None:
-        if self._closed or not clip.parameters:
+        if self._closed or not clip.parameters or self._capturing():
             return
+        began = self._budget.begin("clip")
         with self._guard():
-            clipped = {id(parameter) for parameter in clip.parameters}
             for optimised in self._optimised.values():
                 self._refresh(optimised)
-                ours = optimised.ids & clipped
-                if ours:
-                    whole = len(ours) == len(optimised.ids)
-                    names = None if whole else frozenset(w.name for w in optimised.watched if id(w.parameter) in ours)
-                    notes = self._sheet.clips.setdefault(optimised.name, [])
-                    self._sheet.add(Key("clip", optimised.name, slot=len(notes)), clip.norm.detach())
-                    notes.append(ClipNote(clip.limit, clip.by_value, names))
+                if not optimised.is_blind:
+                    self._reader.clip(self._sheet, optimised, clip)
+        self._budget.end("clip", began)
 
     def _on_scaler(self, event: ScalerStep) -> None:
         optimised = self._optimised.get(id(event.optimizer))
@@ -472,7 +436,8 @@ class Watch:
     def data(self, batches: Iterable[T]) -> Iterator[T]:
         """The same batches, timed: how long each iteration waits for its data becomes `time/data`.
 
-        `iter` is called once for each pass, as a plain loop would.
+        `iter` is called once for each pass, as a plain loop would. Samples and tokens are counted, and labels looked at
+        now and then, where the batches are made of tensors.
         """
         iterator = iter(batches)
         while True:
@@ -482,6 +447,12 @@ class Watch:
             except StopIteration:
                 return
             self._spent["time/data"] += time.perf_counter() - started
+            if not self._closed:
+                began = self._budget.begin("data")
+                with self._guard():
+                    for quantity, count in self._probing.batch(batch).items():
+                        self._counted[quantity] = self._counted.get(quantity, 0) + count
+                self._budget.end("data", began)
             yield batch
 
     def evaluate(
@@ -502,15 +473,40 @@ class Watch:
                 with self._guard():
                     check_tag(f"val/{name}")
                     found[f"val/{name}"] = _plain(value)
-            if found:
-                delivery = AtOnce().send([])
-                assert delivery is not None
-                self._pipeline.put(Sheet(now(), evaluation=found), delivery)
+            self._put_row("evaluation", found)
+
+    def epoch(self) -> None:
+        """An epoch is over: its number, length and speed become a row of the table `epoch`."""
+        if not self._closed:
+            with self._guard():
+                self._put_row("epoch", self._epoch.close())
+
+    def burst(self, num_steps: int) -> None:
+        """Measure everything at each of the next steps, whatever the cadences and the budget say.
+
+        Args:
+            num_steps: At least 1.
+        """
+        if num_steps < 1:
+            raise ValueError(f"`burst(num_steps=...)` must be at least 1, got {num_steps}.")
+        self._schedule.burst(num_steps)
+        self._writer.event("burst", step=self._assembly.step, data={"num_steps": num_steps})
+
+    def _put_row(self, table: str, row: dict[str, float]) -> None:
+        if row:
+            delivery = AtOnce().send([])
+            assert delivery is not None
+            self._pipeline.put(Sheet(now(), row=(table, row)), delivery)
 
     def state_dict(self) -> dict[str, Any]:
         """All that a later session needs to go on without a jump, in plain numbers: put it into your checkpoint."""
         self._pipeline.drain(_CLOSE_S)
-        return {"version": 1, "iteration": self._iteration, **self._assembly.state_dict()}
+        return {
+            "version": 1,
+            "iteration": self._schedule.iteration,
+            "epoch": self._epoch.number,
+            **self._assembly.state_dict(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint; where the run was ahead of it, a new branch begins."""
@@ -518,7 +514,8 @@ class Watch:
             raise ValueError(f"`load_state_dict` reads version 1 of Sonde's state, got {state.get('version')!r}.")
         self._pipeline.drain(_CLOSE_S)
         self._sheet, self._spent = Sheet(now()), defaultdict(float)
-        self._iteration = int(state["iteration"])
+        self._schedule.iteration = int(state["iteration"])
+        self._epoch = _Epoch(int(state.get("epoch", 0)))
         self._assembly.load_state_dict(state)
         self._writer.branch(self._assembly.step + 1)
 
@@ -539,6 +536,10 @@ class Watch:
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
+        for optimised in self._optimised.values():
+            if optimised.sharing is not None:
+                optimised.sharing.leave(optimised.optimizer, optimised.depth)
+        self._probing.close()
         try:
             self._pipeline.close(_CLOSE_S if ending is Ending.FINISHED else _CLOSE_HURRY_S)
         finally:
@@ -547,6 +548,8 @@ class Watch:
             self._transport.close()
             self._optimised.clear()
             self._models = {}
+        if self._console != "quiet" and not ranks.rank():
+            print(f"Sonde: {self.path}: {self._budget}", file=sys.stderr)  # noqa: T201
 
     def forget(self) -> None:
         """After a fork: this process is not the one that trains."""
@@ -579,6 +582,27 @@ class Watch:
             if self._strict:
                 raise
             self._pipeline.fail(error)
+
+
+class _Epoch:
+    """The epoch that is under way."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+        self._began = time.perf_counter()
+        self._counts: defaultdict[str, float] = defaultdict(float)
+
+    def count(self, quantity: str, number: float) -> None:
+        self._counts[quantity] += number
+
+    def close(self) -> dict[str, float]:
+        """Its row; the next one begins."""
+        self.number += 1
+        ended = time.perf_counter()
+        row = {"epoch": float(self.number), "epoch/time": ended - self._began}
+        row.update({f"epoch/{quantity}": number for quantity, number in self._counts.items()})
+        self._began, self._counts = ended, defaultdict(float)
+        return row
 
 
 def _plain(value: Tensor | float) -> float:

@@ -13,17 +13,15 @@ from torch import Tensor
 from torch.nn.utils import clip_grad
 from torch.optim import Optimizer
 
-from sonde.probes.norms import tensor_norms
-
 
 class Clip(NamedTuple):
-    """Gradients were clipped."""
+    """Gradients are about to be clipped, or were just clipped."""
 
     parameters: list[Tensor]
     limit: float
-    norm: Tensor
-    """The total norm before."""
-    by_value: bool
+    norm: Tensor | None
+    """Their norm together before, as torch found it; None where they are clipped by value."""
+    done: bool
 
 
 class ScalerStep(NamedTuple):
@@ -75,8 +73,9 @@ def _wrap_clip_by_norm(original: Callable[..., Any], tell: Callable[[Any], None]
         if torch.compiler.is_compiling():  # nobody can be told from within a graph
             return original(parameters, max_norm, total_norm, foreach)
         parameters = _listed(parameters)
+        tell(Clip(parameters, float(max_norm), total_norm, done=False))
         result = original(parameters, max_norm, total_norm, foreach)
-        tell(Clip(parameters, float(max_norm), total_norm, by_value=False))
+        tell(Clip(parameters, float(max_norm), total_norm, done=True))
         return result
 
     return clip
@@ -88,10 +87,9 @@ def _wrap_clip_by_value(original: Callable[..., Any], tell: Callable[[Any], None
         if torch.compiler.is_compiling():
             return original(parameters, clip_value, foreach)
         parameters = _listed(parameters)
-        gradients = [p.grad for p in parameters if p.grad is not None and p.grad.layout is torch.strided]
-        norm = torch.linalg.vector_norm(tensor_norms(gradients)) if gradients else torch.zeros(())
+        tell(Clip(parameters, float(clip_value), None, done=False))
         result = original(parameters, clip_value, foreach)
-        tell(Clip(parameters, float(clip_value), norm, by_value=True))
+        tell(Clip(parameters, float(clip_value), None, done=True))
         return result
 
     return clip

@@ -32,13 +32,12 @@ class RowBlock:
         "_crc",
         "_raw",
         "_step",
-        "_stride",
         "_time",
         "_values",
         "branch",
         "capacity",
         "filled",
-        "nbytes",
+        "row_bytes",
         "width",
     )
 
@@ -52,8 +51,8 @@ class RowBlock:
             rows["values"],
             rows["crc"],
         )
-        self._raw, self._stride = rows.view(np.uint8).data, dtype.itemsize
-        self.nbytes = rows.nbytes
+        # The memory of rows that were never written is only promised: a block of a rare table costs what it holds.
+        self._raw, self.row_bytes = rows.view(np.uint8).data, dtype.itemsize
         self.width = width
         self.branch = branch
         self.filled = 0
@@ -71,12 +70,17 @@ class RowBlock:
 
     def seal(self, seed: int) -> memoryview:
         """Fill in the checksums; the bytes of all rows."""
-        stride = self._stride
+        stride = self.row_bytes
         for row in range(self.filled):
             self._crc[row] = checksum(self._raw[row * stride : (row + 1) * stride], seed)
             if row % _ROWS_A_BREATH == 0:
                 breathe()
         return self._raw[: self.filled * stride]
+
+    @property
+    def filled_bytes(self) -> int:
+        """What its rows take."""
+        return self.filled * self.row_bytes
 
     def newest(self, column: int) -> tuple[int, float]:
         """The last row's step and one of its values."""
@@ -148,31 +152,27 @@ class Table:
     def push(self, frame: Frame, branch: int, room_bytes: float) -> int:
         """Copy a row in; returns the bytes of memory that this took from the room, or −1 where the row was dropped."""
         place = self.places(frame.columns)
-        taken = 0
         block = self._open
         if block is None or block.filled == block.capacity or block.width != self.width or block.branch != branch:
-            block, taken = self._next_block(branch, room_bytes)
-            if block is None:
-                self.dropped += 1
-                return -1
+            block = self._next_block(branch)
+        if block.row_bytes > room_bytes:
+            self.dropped += 1
+            return -1
         block.add(frame.step, frame.time, frame.values, place)
         self.floor_step = frame.step
-        return taken
+        return block.row_bytes
 
-    def _next_block(self, branch: int, room_bytes: float) -> tuple[RowBlock | None, int]:
+    def _next_block(self, branch: int) -> RowBlock:
         if self._spare and self._spare[-1].width == self.width:
             block = self._spare.pop()
             block.branch = branch
         else:
             self._spare.clear()
             block = RowBlock(self.width, branch)
-        if block.nbytes > room_bytes:
-            self._spare.append(block)
-            return None, 0
         if self._open is not None and self._open.filled:
             self._full.append(self._open)
         self._open = block
-        return block, block.nbytes
+        return block
 
     @property
     def has_full_block(self) -> bool:
@@ -190,7 +190,7 @@ class Table:
 
     def give_back(self, block: RowBlock) -> int:
         """Return a written block for reuse; the bytes of room that this frees."""
-        block.filled = 0
+        freed, block.filled = block.filled_bytes, 0
         if block.width == self.width and len(self._spare) < _SPARE_BLOCKS:
             self._spare.append(block)
-        return block.nbytes
+        return freed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.core.errors import TagNotFound
+from sonde.core.errors import StoreError, TagNotFound
 from sonde.core.frames import Columns, Float32, Frame, is_missing
 from sonde.core.records import Branch, Ending, Event, Float64, Int64, Point, Series, State, Window
 from sonde.store import branches, layout, states
@@ -87,6 +87,23 @@ class Run:
     def branches(self) -> list[Branch]:
         """All lines of steps; the last is the current one."""
         return branches.read(self.path)
+
+    def ranks(self) -> Mapping[int, "Run"]:
+        """What each of several processes that trained together recorded, by rank; this run itself is 0.
+
+        Others have their own losses, times and memory. One that left nothing readable is not among them.
+        """
+        found = {0: self}
+        try:
+            names = os.listdir(self.path / layout.RANKS)
+        except OSError:  # a single process, which is the rule
+            return found
+        for rank in sorted(int(name) for name in names if name.isdecimal() and name.isascii()):
+            try:
+                found.setdefault(rank, Run(self.path / layout.RANKS / str(rank)))
+            except StoreError:
+                continue
+        return found
 
     def tags(self, pattern: str = "*") -> list[str]:
         """All tags of plain series that match a shell-style pattern (`grad/norm@*`), sorted."""

@@ -1,0 +1,314 @@
+"""What is read of an optimiser's gradients and weights around its step."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from operator import attrgetter, is_
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from sonde.kernels import TensorStats
+from sonde.kernels.sketch_products import sketch_products
+from sonde.monitor.consecutive import Consecutive, ConsecutiveChanges
+from sonde.monitor.schedule import Schedule
+from sonde.monitor.sharing import Sharing, offering
+from sonde.monitor.sheets import ClipNote, Key, Sheet
+from sonde.probes.norms import tensor_norms
+from sonde.probes.parameters import Watched, num_parameters, of_optimizer
+from sonde.probes.seams import Clip
+from sonde.probes.shards import local_part, local_parts, trouble
+
+# Which parameters have a gradient may change at every step (experts); what was prepared for them must not pile up.
+_MOST_STATS = 256
+_LAYOUT = attrgetter("layout")
+_VERSION = attrgetter("_version")
+
+
+class _Before(NamedTuple):
+    """Of a slot that has its turn: its parameters, and copies of them from before the step."""
+
+    slot: int
+    members: list[Watched]
+    copies: Sequence[Tensor]
+
+
+@dataclass(slots=True)
+class Optimised:
+    """What the training thread knows of one optimiser."""
+
+    name: str
+    optimizer: Optimizer
+    watched: list[Watched] = field(default_factory=list)
+    names: tuple[str, ...] = ()
+    ids: set[int] = field(default_factory=set)
+    num: int = -1
+    """Parameters of the optimiser when it was last looked at, those that cannot be watched among them."""
+    kind: tuple[torch.dtype, torch.device] | None = None
+    """Of its first parameter."""
+    handle: RemovableHandle | None = None
+    depth: int = 0
+    applied: bool = False
+    captured: bool = False
+    """Whether its step was recorded into a CUDA graph: replayed, it calls no hook."""
+    entered: float = 0.0
+    has_closure: bool = False
+    stats: dict[Any, TensorStats] = field(default_factory=dict)
+    before: list[_Before] = field(default_factory=list)
+    versions: list[int] | None = None
+    """Of the gradients, as a clip left them; None where none was clipped since the last step."""
+    by_value: bool = False
+    weights_read: int = -2
+    """The iteration whose weights were read."""
+    sharing: Sharing | None = None
+    """Where its parameters are split over ranks."""
+    is_blind: bool = False
+    """Whether they are split, and other ranks do not watch: a piece's statistics are not the tensor's."""
+    gradient_cosines: Consecutive = field(default_factory=Consecutive)
+    update_cosines: ConsecutiveChanges = field(default_factory=ConsecutiveChanges)
+
+    def leave(self) -> None:
+        """Take our hook off, where it is."""
+        if self.handle is not None:
+            self.handle.remove()
+
+    def begin(self) -> None:
+        """A new iteration of the loop."""
+        self.applied, self.depth, self.versions, self.by_value = False, 0, None, False
+
+
+class ParameterReader:
+    """Reads gradients, weights and updates into a sheet, as the schedule says.
+
+    Gradients are read where they are whole and untouched: before the first clip that torch makes, or else when the
+    optimiser is entered. What the optimiser gets after clips by norm follows from their factors; after anything else,
+    noticed by the gradients' version counters, its norms are read again.
+
+    Args:
+        schedule: What has its turn.
+        on_gpu: Where one pass over all tensors costs no more than their norms alone.
+        names: The name of every parameter of the models, by its id.
+        not_measured: Says, once, what cannot be measured, and why.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        *,
+        on_gpu: bool,
+        names: Callable[[], dict[int, str]],
+        not_measured: Callable[[str, str], None],
+    ) -> None:
+        self._schedule, self._on_gpu, self._names, self._not_measured = schedule, on_gpu, names, not_measured
+        self._num_slots = schedule.cadences.rotating.interval_steps
+
+    def refresh(self, optimised: Optimised) -> bool:
+        """Notice parameters that were added since, or changed their type or place; whether there were any."""
+        num = num_parameters(optimised.optimizer)
+        first = optimised.watched[0].parameter if optimised.watched else None
+        if num == optimised.num and (first is None or (first.dtype, first.device) == optimised.kind):
+            return False
+        watched = of_optimizer(optimised.optimizer, self._names(), optimised.name)
+        optimised.num, optimised.watched = num, watched
+        optimised.names = tuple(w.name for w in watched)
+        optimised.ids = {id(w.parameter) for w in watched}
+        optimised.kind = (watched[0].parameter.dtype, watched[0].parameter.device) if watched else None
+        optimised.stats.clear()
+        if optimised.sharing is not None:
+            optimised.sharing.replace(watched)
+        if len(watched) < num:
+            where = f"@{optimised.name}" if optimised.name else ""
+            missing = f"{num - len(watched)} parameters have no floating-point values in plain memory"
+            self._not_measured(f"weight/*{where}", missing)
+        return True
+
+    # Gradients.
+
+    @torch.no_grad()
+    def clip(self, sheet: Sheet, optimised: Optimised, clip: Clip) -> None:
+        """Torch is about to clip gradients of this optimiser, or has done so."""
+        clipped = {id(parameter) for parameter in clip.parameters} & optimised.ids
+        if not clipped:
+            return
+        if not clip.done:
+            if not self._unchanged(optimised):
+                if optimised.sharing is not None:
+                    optimised.sharing.begin()
+                sheet.forget_gradients(optimised.name)
+                self._read_gradients(sheet, optimised)
+            return
+        names = None
+        if len(clipped) < len(optimised.ids):
+            names = frozenset(w.name for w in optimised.watched if id(w.parameter) in clipped)
+        notes = sheet.clips.setdefault(optimised.name, [])
+        if clip.norm is not None and trouble(clip.norm, clip.norm) is None:
+            sheet.add(Key("clip", optimised.name, slot=len(notes)), local_part(clip.norm.detach()))
+        notes.append(ClipNote(clip.limit, clip.norm is None, names))
+        optimised.by_value |= clip.norm is None
+        optimised.versions = self._gradient_versions(optimised)
+
+    @torch.no_grad()
+    def gradients(self, sheet: Sheet, optimised: Optimised) -> None:
+        """The gradients as the optimiser gets them."""
+        for attribute in ("grad_scale", "found_inf"):  # set on fused optimisers by a gradient scaler
+            value = getattr(optimised.optimizer, attribute, None)
+            if isinstance(value, Tensor):
+                sheet.add(Key(attribute, optimised.name), value.detach().clone())  # the scaler changes it in place
+        if optimised.sharing is not None:
+            optimised.sharing.begin()
+        if optimised.versions is None:
+            self._read_gradients(sheet, optimised)
+        elif optimised.by_value or not self._unchanged(optimised):
+            names, tensors = self._present(sheet, optimised)
+            if tensors:
+                add = offering(sheet, optimised.sharing)
+                add(Key("norm_clipped", optimised.name, names), tensor_norms(tensors))
+
+    def _read_gradients(self, sheet: Sheet, optimised: Optimised) -> None:
+        schedule, name = optimised.sharing or self._schedule, optimised.name
+        add = offering(sheet, optimised.sharing)
+        names, tensors = self._present(sheet, optimised)
+        if not tensors:
+            return
+        whole = len(names) == len(optimised.names)
+        with_sketch = schedule.due("cosines") or schedule.due("cosines", 1)
+        if (self._on_gpu and optimised.sharing is None) or with_sketch or schedule.due("layers"):
+            found = self._stats(optimised, ("grad", None, None if whole else names), tensors)(
+                tensors, sketch=with_sketch
+            )
+            add(Key("grad", name, names), found.rows)
+            if found.sketch is not None:
+                products = optimised.gradient_cosines.take(schedule.iteration, names, found.sketch)
+                if products is not None and schedule.due("cosines"):
+                    add(Key("grad_cosine", name, names), products)
+                if schedule.due("rotating"):
+                    add(Key("trajectory", name), found.sketch.sum(0))
+        else:
+            add(Key("norm", name, names), tensor_norms(tensors))
+        for slot in schedule.slots("rotating", self._num_slots):
+            some_names, some = (
+                (names[slot :: self._num_slots], tensors[slot :: self._num_slots])
+                if whole
+                else self._of_slot(optimised, names, tensors, slot)
+            )
+            if some:
+                stats = self._stats(optimised, ("histogram", slot, None if whole else some_names), some)
+                histogram = stats(some, histogram=True).histogram
+                assert histogram is not None
+                add(Key("histogram", name, some_names, slot), histogram)
+
+    def _of_slot(
+        self, optimised: Optimised, names: tuple[str, ...], tensors: list[Tensor], slot: int
+    ) -> tuple[tuple[str, ...], list[Tensor]]:
+        members = set(optimised.names[slot :: self._num_slots])
+        kept = [(name, tensor) for name, tensor in zip(names, tensors, strict=True) if name in members]
+        return tuple(name for name, _ in kept), [tensor for _, tensor in kept]
+
+    def _present(self, sheet: Sheet, optimised: Optimised) -> tuple[tuple[str, ...], list[Tensor]]:
+        """The gradients that there are, in plain memory, and the names of their parameters."""
+        found = [w.parameter.grad for w in optimised.watched]
+        if (
+            optimised.sharing is None
+            and not any(map(is_, found, repeat(None)))
+            and all(map(is_, map(_LAYOUT, found), repeat(torch.strided)))
+        ):
+            return optimised.names, local_parts(found)  # type: ignore[arg-type]  # none of them is None
+        names, tensors = [], []
+        for (name, parameter), gradient in zip(optimised.watched, found, strict=True):
+            if gradient is None:
+                continue
+            reason = trouble(gradient, parameter) if gradient.layout is torch.strided else "its gradient is sparse"
+            if reason is None:
+                names.append(name)
+                tensors.append(local_part(gradient))
+            else:
+                sheet.incomplete.add(optimised.name)
+                self._not_measured(f"grad/*@{name}", f"{reason}; global norms need all gradients")
+        return tuple(names), tensors
+
+    def _gradient_versions(self, optimised: Optimised) -> list[int]:
+        return [-1 if (g := w.parameter.grad) is None else local_part(g)._version for w in optimised.watched]
+
+    def _unchanged(self, optimised: Optimised) -> bool:
+        return optimised.versions is not None and optimised.versions == self._gradient_versions(optimised)
+
+    # Weights and updates.
+
+    @torch.no_grad()
+    def copy_weights(self, optimised: Optimised) -> None:
+        """Before the step: keep what is needed to tell the update."""
+        optimised.before = []
+        schedule = optimised.sharing or self._schedule
+        for slot in schedule.slots("rotating", self._num_slots):
+            if members := optimised.watched[slot :: self._num_slots]:
+                tensors = local_parts([w.parameter for w in members])
+                copies = self._stats(optimised, ("update", slot, None), tensors).copy(tensors)
+                optimised.before.append(_Before(slot, members, copies))
+
+    @torch.no_grad()
+    def updates(self, sheet: Sheet, optimised: Optimised) -> None:
+        """After the step: what it changed."""
+        add = offering(sheet, optimised.sharing)
+        known = optimised.sharing is None and optimised.weights_read == self._schedule.iteration - 1
+        for slot, members, copies in optimised.before:
+            names, new = tuple(w.name for w in members), local_parts([w.parameter for w in members])
+            stats = self._stats(optimised, ("update", slot, None), new)
+            if not known:
+                add(Key("before", optimised.name, names, slot), tensor_norms(copies))
+            add(Key("update", optimised.name, names, slot), stats.of_difference(new, copies).rows)
+        optimised.before = []
+
+    @torch.no_grad()
+    def weights(self, sheet: Sheet, optimised: Optimised) -> None:
+        """After the step: the weights as they are now."""
+        schedule = optimised.sharing or self._schedule
+        add = offering(sheet, optimised.sharing)
+        for slot in schedule.slots("histograms", self._num_slots):
+            if some := local_parts([w.parameter for w in optimised.watched[slot :: self._num_slots]]):
+                histogram = self._stats(optimised, ("update", slot, None), some)(some, histogram=True).histogram
+                assert histogram is not None
+                names = optimised.names[slot :: self._num_slots]
+                add(Key("weight_histogram", optimised.name, names, slot), histogram)
+        with_sketch = any(schedule.due("cosines", ahead) for ahead in range(3))
+        if not (with_sketch or schedule.due("layers")) or not optimised.watched:
+            return
+        tensors = local_parts([w.parameter for w in optimised.watched])
+        found = self._stats(optimised, ("weight", None, None), tensors)(tensors, sketch=with_sketch)
+        add(Key("weight", optimised.name, optimised.names), found.rows)
+        optimised.weights_read = schedule.iteration
+        if found.sketch is not None:
+            products = optimised.update_cosines.take(schedule.iteration, optimised.names, found.sketch)
+            if products is not None and schedule.due("cosines"):
+                add(Key("update_cosine", optimised.name, optimised.names), products)
+
+    def _stats(self, optimised: Optimised, key: Any, tensors: Sequence[Tensor]) -> TensorStats:
+        stats = optimised.stats.get(key)
+        if stats is None:
+            if len(optimised.stats) >= _MOST_STATS:
+                optimised.stats.clear()
+            stats = optimised.stats[key] = TensorStats(tensors)
+        return stats
+
+    @torch.no_grad()
+    def warm_up(self, optimised: Optimised) -> None:
+        """Have the kernels compiled before the training begins, so that its first steps are not charged for it."""
+        tensors = local_parts([w.parameter for w in optimised.watched])
+        if not tensors:
+            return
+        stats = self._stats(optimised, ("weight", None, None), tensors)
+        optimised.stats["grad", None, None] = TensorStats(tensors)
+        for slot in range(self._num_slots):
+            if some := tensors[slot :: self._num_slots]:
+                for kind in ("histogram", "update"):
+                    optimised.stats[kind, slot, None] = TensorStats(some)
+        some = tensors[:: self._num_slots]
+        for _ in range(2):  # Triton itself makes the first launch of a kernel, and keeps what the next ones need
+            optimised.stats["histogram", 0, None](some, histogram=True)
+            changed = optimised.stats["update", 0, None]
+            changed.of_difference(some, changed.copy(some))
+            sketch = stats(tensors, sketch=True).sketch
+            assert sketch is not None
+            sketch_products(sketch, sketch)

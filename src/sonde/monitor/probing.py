@@ -1,0 +1,146 @@
+"""The probes of a training: which there are, and when each has its turn."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from sonde.monitor.schedule import Schedule
+from sonde.probes.activations import Activations
+from sonde.probes.attention import Attention
+from sonde.probes.batches import Batches, counts_of
+from sonde.probes.devices import Devices
+from sonde.probes.gains import Gains
+from sonde.probes.hosts import Hosts
+from sonde.probes.logits import OutputLogits
+from sonde.probes.memory import Memory
+from sonde.probes.parameters import Watched, of_optimizer, parameter_names
+from sonde.probes.phases import Phases
+from sonde.probes.probe import Probe, Reading
+from sonde.probes.second_moments import SecondMoments
+from sonde.probes.spectra import Spectra
+
+
+class Probing:
+    """All probes, each armed as the schedule says. One that fails does not take the others with it.
+
+    Args:
+        models: By name.
+        optimizers: By name.
+        device: Where the training runs.
+        schedule: What has its turn.
+        guard: Gives what keeps our faults from the training.
+        not_measured: Says, once, what cannot be measured, and why.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, nn.Module],
+        optimizers: Mapping[str, Optimizer],
+        device: torch.device,
+        schedule: Schedule,
+        guard: Callable[[], AbstractContextManager[None]],
+        not_measured: Callable[[str, str], None],
+    ) -> None:
+        self._schedule, self._guard, self._not_measured = schedule, guard, not_measured
+        self._models, self._optimizers = models, optimizers
+        self._phases = Phases(models, device)
+        self._memory = Memory(models, optimizers)
+        self._moments = SecondMoments(
+            optimizers, lambda: parameter_names(self._models), num_slots=schedule.cadences.rotating.interval_steps
+        )
+        self._batches = Batches(models)
+        self._probes: list[tuple[str, Probe]] = [
+            ("blocks", Activations(models)),
+            ("blocks", Gains(models)),
+            ("blocks", Attention(models)),
+            ("blocks", self._moments),
+            ("resources", self._phases),
+            ("resources", self._memory),
+            ("resources", Hosts()),
+            *([("resources", Devices([device]))] if device.type == "cuda" else []),
+            ("batches", self._batches),
+            ("batches", OutputLogits(models)),
+            ("spectra", Spectra(self._parameters)),
+        ]
+        self._is_first = True
+        self._armed: list[Probe] = []
+        for _, probe in self._probes:
+            self._tell(probe)
+
+    def _parameters(self) -> Sequence[Watched]:
+        names = parameter_names(self._models)
+        return [w for name, optimizer in self._optimizers.items() for w in of_optimizer(optimizer, names, name)]
+
+    def arm(self) -> None:
+        """An iteration begins.
+
+        Nothing is armed in the first one: what is compiled then would be compiled with our hooks, and once more without
+        them. The cadences of what has hooks begin at the second.
+        """
+        self._armed.clear()
+        if self._is_first:
+            self._is_first = False
+            return
+        for family, probe in self._probes:
+            slots = self._schedule.slots(family, probe.num_slots)
+            if slots:
+                with self._guard():
+                    probe.arm(slots)
+                    self._armed.append(probe)
+
+    def collect(self) -> list[Reading]:
+        """It is over."""
+        readings: list[Reading] = []
+        for _, probe in self._probes:
+            with self._guard():
+                readings += probe.collect()
+        for probe in self._armed:
+            with self._guard():
+                self._tell(probe)
+        return readings
+
+    def _tell(self, probe: Probe) -> None:
+        for tag, reason in probe.not_measured().items():
+            self._not_measured(tag, reason)
+
+    def before_optimizer(self, optimizer: Optimizer, *, has_closure: bool) -> None:
+        """An optimiser is about to make its step."""
+        self._phases.mark("backward-done")
+        if not has_closure:
+            self._moments.before_step(optimizer)
+
+    def at_optimizer(self) -> None:
+        """Nothing of ours comes in between any more."""
+        self._phases.mark("optimizer")
+
+    def after_optimizer(self, optimizer: Optimizer, *, has_closure: bool) -> None:
+        """It has made its step."""
+        self._phases.mark("optimizer-done")
+        self._memory.mark("optimizer-done")
+        if has_closure:
+            self._moments.before_step(optimizer)
+
+    def batch(self, batch: Any) -> dict[str, int]:
+        """A batch on its way to the model: how many samples and tokens it has, where that can be told."""
+        samples, tokens = counts_of(batch)
+        self._batches.labels(_targets(batch))
+        found = {"samples": samples, "tokens": tokens}
+        return {quantity: count for quantity, count in found.items() if count is not None}
+
+    def close(self) -> None:
+        """Let go of everything, also in the middle of an iteration."""
+        for _, probe in self._probes:
+            with self._guard():
+                probe.close()
+        self._models, self._optimizers = {}, {}
+
+
+def _targets(batch: Any) -> Any:
+    """The labels of a batch by the two customs there are: the second of a pair, or an entry with such a name."""
+    if isinstance(batch, Mapping):
+        return next((batch[name] for name in ("labels", "label", "targets", "target", "y") if name in batch), None)
+    return batch[1] if isinstance(batch, tuple | list) and len(batch) == 2 else None

@@ -1,0 +1,135 @@
+"""An optimiser whose parameters are split over ranks: what is due, and what is found, is shared between them."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from sonde.kernels.histograms import NUM_BINS
+from sonde.kernels.merging import all_counts, norm_rows
+from sonde.monitor.cadences import Cadences
+from sonde.monitor.sheets import Key, Sheet
+from sonde.probes.agreement import Agreement
+from sonde.probes.exchange import Exchange, Section
+from sonde.probes.parameters import Watched
+from sonde.probes.shards import local_parts
+
+_ROWS = frozenset({"grad", "weight", "update"})
+_NORMS = frozenset({"norm", "norm_clipped", "before"})
+
+
+class Sharing:
+    """Stands where the schedule and the sheet stand for other optimisers.
+
+    It says what is due by what all ranks have agreed upon, takes the statistics of this rank's pieces, and, when the
+    step is over, puts those of the whole tensors on the sheet. Sketches of pieces do not add up: cosines and the
+    trajectory are not measured.
+
+    Args:
+        watched: The optimiser's parameters.
+        cadences: The settings.
+    """
+
+    def __init__(self, watched: Sequence[Watched], cadences: Cadences) -> None:
+        self.cadences = cadences
+        self._num_slots = cadences.rotating.interval_steps
+        self._exchange = Exchange([w.parameter for w in watched], self._plan)
+        self._watch(watched)
+
+    @staticmethod
+    def needed(watched: Sequence[Watched]) -> bool:
+        """Whether any of the parameters is split."""
+        return Exchange.needed([w.parameter for w in watched])
+
+    def replace(self, watched: Sequence[Watched]) -> None:
+        """The optimiser has other parameters."""
+        self._exchange.replace([w.parameter for w in watched])
+        self._watch(watched)
+
+    def _watch(self, watched: Sequence[Watched]) -> None:
+        self._names = tuple(w.name for w in watched)
+        self._places = {w.name: place for place, w in enumerate(watched)}
+        self._numels = [
+            part.numel() * (2 if part.is_complex() else 1) for part in local_parts([w.parameter for w in watched])
+        ]
+
+    def wish(self, stretch: float) -> None:
+        """How far this rank would stretch the cadences."""
+        self._exchange.agreement.wish = stretch
+
+    # As a schedule.
+
+    @property
+    def iteration(self) -> int:
+        """The optimiser's own steps."""
+        return self._exchange.agreement.step
+
+    def due(self, family: str, ahead: int = 0) -> bool:
+        """Whether a family has its turn in the step that has begun."""
+        return family != "cosines" and ahead == 0 and self._exchange.agreement.due(getattr(self.cadences, family))
+
+    def slots(self, family: str, num_slots: int) -> Sequence[int]:
+        """Which slots have their turn."""
+        # Histograms of weights would be a second message of thousands of numbers; those of gradients are one already.
+        if family == "histograms":
+            return range(0)
+        return self._exchange.agreement.slots(getattr(self.cadences, family), num_slots)
+
+    def _plan(self, agreement: Agreement) -> Sequence[Section]:
+        everything = range(len(self._names))
+        layers = agreement.due(self.cadences.layers)
+        kinds = ["grad", "weight", "norm_clipped"] if layers else ["norm", "norm_clipped"]
+        sections = [Section((kind, None), everything) for kind in kinds]
+        for slot in agreement.slots(self.cadences.rotating, self._num_slots):
+            members = everything[slot :: self._num_slots]
+            if members:
+                sections += [Section((kind, slot), members) for kind in ("update", "before")]
+                sections.append(Section(("histogram", slot), members, NUM_BINS))
+        return sections
+
+    # As a sheet.
+
+    def begin(self) -> None:
+        """A step begins, or soon will; once a step it does anything."""
+        self._exchange.begin()
+
+    def add(self, key: Key, tensor: Tensor) -> None:
+        """Give what was found of this rank's pieces; what is not due on all ranks is dropped."""
+        for section in self._exchange.sections:
+            if _parts(section) == (key.kind, key.slot):
+                places = [self._places[name] for name in key.names]
+                self._exchange.offer(section, places, self._as_sent(key.kind, places, tensor))
+
+    def _as_sent(self, kind: str, places: Sequence[int], tensor: Tensor) -> Tensor:
+        if kind in _NORMS:
+            return norm_rows(tensor)
+        if kind in _ROWS:
+            return tensor
+        return all_counts(tensor, [self._numels[place] for place in places])
+
+    @torch.no_grad()
+    def finish(self, sheet: Sheet, optimizer: str) -> None:
+        """The step is over: exchange, and note down what is known of the whole tensors."""
+        sections = self._exchange.sections
+        found = self._exchange.finish()
+        for section in sections:
+            kind, slot = _parts(section)
+            names = tuple(self._names[place] for place in section.members)
+            sheet.add(Key(kind, optimizer, names, slot), found[section.key])
+
+    def leave(self, optimizer: Optimizer, depth: int) -> None:
+        """Watch no more, without leaving the other ranks waiting."""
+        self._exchange.leave(optimizer, depth=depth)
+
+
+def _parts(section: Section) -> tuple[str, int | None]:
+    """A section's kind and slot, which are its key."""
+    key = section.key
+    assert isinstance(key, tuple)
+    return key[0], key[1]
+
+
+def offering(sheet: Sheet, sharing: Sharing | None) -> Callable[[Key, Tensor], None]:
+    """Where numbers go: on the sheet, or first to the other ranks."""
+    return sheet.add if sharing is None else sharing.add

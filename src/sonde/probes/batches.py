@@ -1,0 +1,259 @@
+"""What the model is given: the batch that goes in, and its targets where they are known."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from sonde.core.frames import Columns
+from sonde.core.records import Float64
+from sonde.probes.inputs import CLASSES, EXTREMES, FEATURES, WHOLE, Statistic
+from sonde.probes.probe import Reading, Row
+from sonde.probes.roots import Roots
+
+_YIELDS = {
+    "batch/nonfinite@": "NaN and infinite values of a floating-point input",
+    "batch/mean@": "mean of its finite values",
+    "batch/std@": "standard deviation of its finite values",
+    "batch/absmax@": "largest magnitude of its finite values",
+    "batch/scale_spread@": "largest standard deviation of a feature over the smallest that is not zero",
+    "batch/feature_std_max@": "largest standard deviation of a feature",
+    "batch/feature_mean_absmax@": "largest magnitude of a feature's mean",
+    "batch/min@": "smallest value of an integer input",
+    "batch/max@": "largest value of an integer input",
+    "batch/size": "first dimension of the first input of the first forward: the micro-batch",
+    "batch/sequence": "second dimension of that input, where it is of integers and 2-D, or of floats and 3-D",
+    "batch/samples": "first dimensions of the first input, summed over the forwards of the iteration",
+    "batch/tokens": "values of the first input where it is of integers and 2-D, summed likewise",
+    "label/num_distinct": "classes that occur among the targets",
+    "label/share_max": "share of the commonest class among the targets",
+    "label/entropy": "entropy of the classes of the targets, in nats",
+    "label/nonfinite": "NaN and infinite values of floating-point targets",
+    "label/mean": "mean of the finite values of floating-point targets",
+    "label/std": "their standard deviation",
+    "label/absmax": "their largest magnitude",
+}
+_MOST_INPUTS = 16
+_MOST_DEPTH = 8  # of containers in containers, one of which may contain itself
+_MOST_COLUMNS = 64  # inputs may come under other names at every step
+
+
+class _Finding(NamedTuple):
+    """Numbers, and what they are."""
+
+    numbers: Tensor
+    values: Callable[[Float64], dict[str, float]]
+    tag: str
+    """Its first `{}` stands for the name of a value."""
+
+
+@final
+class Batches:
+    """Measures the inputs of the models' first grad-enabled forward in an iteration, and the targets.
+
+    Inputs are the tensors among the arguments, through tuples, lists and mappings, the first 16; the part behind `@`
+    is their place, such as `0`, `input_ids` or `0.image`, with the model's name before it where it has one. Features
+    are the last dimension of a 2-D or 3-D input, and dimension 1 of inputs of more (images); their statistics are of
+    samples spread evenly over the batch, about 260,000 values. With x_ij the finite values of feature j,
+
+        scale_spread = max_j std_j / min_{j: std_j > 0} std_j
+
+    and `MISSING` where all features are constant. Counts of non-finite values, mean, std and absmax are of all values.
+    Scalars, empty tensors, masks of booleans, sharded and other special tensors are left out, and so is everything
+    while a CUDA graph is being captured.
+
+    Args:
+        models: By name.
+    """
+
+    def __init__(self, models: Mapping[str, nn.Module]) -> None:
+        self._roots = Roots(models)
+        self._armed = self._has_labels = False
+        self._findings: list[_Finding] = []
+        self._counts: dict[str, dict[str, float]] = {}
+        self._columns: dict[tuple[str, ...], Columns] = {}
+
+    @property
+    def yields(self) -> Mapping[str, str]:
+        """The tags that may come of it; sizes have the model's name behind `@` where it has one."""
+        return _YIELDS
+
+    @property
+    def num_slots(self) -> int:
+        """All is measured together."""
+        return 1 if len(self._roots) else 0
+
+    def arm(self, slots: Sequence[int]) -> None:
+        """Look at what the models are given in this iteration."""
+        if slots:
+            self._armed, self._has_labels, self._findings, self._counts = True, False, [], {}
+            self._roots.attach(self._given)
+
+    def labels(self, target: Any) -> None:
+        """Look at the targets of this iteration; does nothing where it is not armed.
+
+        Of what is given the first tensor counts, and of several calls in an iteration the first. Integers are classes:
+        0 to 1,023 are counted, negative ones (what a loss ignores) left out; with more classes than that the values are
+        `MISSING`. Of floating-point targets the mean, standard deviation, largest magnitude and number of non-finite
+        values are taken.
+        """
+        if not self._armed or self._has_labels:
+            return
+        tensor = next((tensor for _, tensor in _tensors(target) if _is_readable(tensor)), None)
+        if tensor is None:
+            return
+        self._has_labels = True
+        if not tensor.is_complex():
+            self._measure(WHOLE if tensor.is_floating_point() else CLASSES, tensor, "label/{}")
+
+    def collect(self) -> Sequence[Reading]:
+        """What was found, in one row."""
+        if not self._armed:
+            return []
+        self._armed = False
+        findings, counts = self._findings, self._counts
+        self._findings, self._counts = [], {}
+        self._roots.release()
+        if not findings and not any(counts.values()):
+            return []
+        # What lies on the CPU is read here: it may be the targets of a training on a GPU, whose other numbers come
+        # home in a copy from there.
+        here = {i: f.numbers.reshape(-1).numpy() for i, f in enumerate(findings) if f.numbers.is_cpu}
+        away = [finding.numbers for finding in findings if not finding.numbers.is_cpu]
+        ends = np.cumsum([tensor.numel() for tensor in away])
+
+        def report(numbers: Float64) -> Iterable[Row]:
+            arrived = iter(np.split(numbers, ends))
+            row: dict[str, float] = {}
+            for i, finding in enumerate(findings):
+                values = finding.values(here[i] if i in here else next(arrived))
+                row |= {finding.tag.replace("{}", name, 1): value for name, value in values.items()}
+            for shapes in counts.values():
+                row |= shapes
+            return [Row(self._table(tuple(row)), np.fromiter(row.values(), np.float64, len(row)))]
+
+        return [Reading(away, report)]
+
+    def not_measured(self) -> Mapping[str, str]:
+        """Inputs of models whose forwards cannot be seen."""
+        return {
+            pattern: reason
+            for name, reason in self._roots.trouble().items()
+            for pattern in ((f"batch/*@{name}", f"batch/*@{name}.*") if name else ("batch/*",))
+        }
+
+    def close(self) -> None:
+        """Let go of the models and of what was found."""
+        self._armed = False
+        self._findings, self._counts = [], {}
+        self._roots.close()
+
+    def _given(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        samples, tokens = counts_of((args, kwargs))
+        at = f"@{name}" if name else ""
+        counts = self._counts.get(name)
+        if counts is not None:  # a further micro-batch
+            for quantity, count in (("samples", samples), ("tokens", tokens)):
+                if count is not None and f"batch/{quantity}{at}" in counts:
+                    counts[f"batch/{quantity}{at}"] += count
+            return
+        shapes = {"size": samples, "sequence": _sequence((args, kwargs)), "samples": samples, "tokens": tokens}
+        self._counts[name] = {f"batch/{key}{at}": float(value) for key, value in shapes.items() if value is not None}
+        inputs = itertools.chain(_tensors(args), _tensors(kwargs))
+        for place, tensor in itertools.islice(inputs, _MOST_INPUTS):
+            if not _is_readable(tensor) or tensor.dtype is torch.bool or tensor.is_complex():
+                continue
+            tag = f"batch/{{}}@{'.'.join(filter(None, (name, place)))}"
+            if not tensor.is_floating_point():
+                self._measure(EXTREMES, tensor, tag)
+            else:
+                self._measure(WHOLE, tensor, tag)
+                if tensor.dim() > 1:
+                    self._measure(FEATURES, tensor, tag)
+
+    def _measure(self, statistic: Statistic, tensor: Tensor, tag: str) -> None:
+        with torch.no_grad():
+            # A subclass of tensors may give operations another meaning.
+            numbers = statistic.take(tensor.detach().as_subclass(Tensor))
+        self._findings.append(_Finding(numbers, statistic.values, tag))
+
+    def _table(self, tags: tuple[str, ...]) -> Columns:
+        if tags not in self._columns:
+            if len(self._columns) >= _MOST_COLUMNS:
+                self._columns.clear()
+            self._columns[tags] = Columns("batches", tags)
+        return self._columns[tags]
+
+
+def counts_of(batch: Any) -> tuple[int | None, int | None]:
+    """How many samples and tokens a batch has, as far as its shapes tell; no value is looked at.
+
+    The first tensor counts that has a dimension, through tuples, lists and mappings: samples are its first dimension,
+    tokens all its values where it is of integers and 2-D. None where there is no such tensor.
+
+    Example:
+        >>> counts_of((torch.zeros(8, 3, 32, 32), torch.zeros(8)))
+        (8, None)
+        >>> counts_of({"input_ids": torch.zeros(4, 128, dtype=torch.int64)})
+        (4, 512)
+        >>> counts_of("a batch of another kind")
+        (None, None)
+    """
+    first = _first(batch)
+    if first is None:
+        return None, None
+    is_text = first.dim() == 2 and _is_integer(first)
+    return int(first.shape[0]), int(first.numel()) if is_text else None
+
+
+def _sequence(batch: Any) -> int | None:
+    first = _first(batch)
+    if first is None:
+        return None
+    has_one = (first.dim() == 2 and _is_integer(first)) or (first.dim() == 3 and first.is_floating_point())
+    return int(first.shape[1]) if has_one else None
+
+
+def _first(batch: Any) -> Tensor | None:
+    tensors = (tensor for _, tensor in _tensors(batch))
+    return next((t for t in tensors if t.dim() > 0 and not t.is_nested), None)
+
+
+def _is_integer(tensor: Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool)
+
+
+def _tensors(thing: Any, place: str = "", depth: int = 0) -> Iterator[tuple[str, Tensor]]:
+    """The tensors inside, each with its place."""
+    if isinstance(thing, Tensor):
+        yield place, thing
+        return
+    items: Iterable[tuple[Any, Any]] = ()
+    if depth < _MOST_DEPTH and isinstance(thing, Mapping):
+        items = thing.items()
+    elif depth < _MOST_DEPTH and isinstance(thing, list | tuple):
+        items = enumerate(thing)
+    for key, value in items:
+        word = str(key) if str(key).isprintable() else ascii(key)
+        yield from _tensors(value, f"{place}.{word}" if place else word, depth + 1)
+
+
+def _is_readable(tensor: Tensor) -> bool:
+    """Whether it is a plain tensor with values that can be looked at."""
+    anything: Any = tensor
+    return (
+        tensor.layout is torch.strided
+        and tensor.dim() > 0
+        and tensor.numel() > 0
+        and not tensor.is_meta
+        and not tensor.is_quantized
+        and not is_traceable_wrapper_subclass(anything)
+        # Inside a transformation of torch.func there are no values yet.
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        # What is launched now would become part of the user's graph.
+        and not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+    )

@@ -1,0 +1,203 @@
+"""Hooks that training cannot notice: what is attached for an iteration, and where nothing may be attached."""
+
+import dataclasses
+import functools
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+# What a hook becomes in a copy of a model or in a file: called with anything, it does nothing and gives None. Of the
+# standard library alone, so that a file opens where Sonde is not installed: no level is as low as this one.
+nothing: Callable[..., None] = functools.partial(logging.getLogger("unused").log, -1)
+
+
+@final
+class Hook:
+    """A function as a hook of a module or a tensor.
+
+    Calling it calls the function and gives None, so that no output and no gradient is ever replaced. Where it is called
+    inside a region that is being compiled or traced, it does nothing and leaves nothing in the graph. A copy
+    (`copy.deepcopy`) and what comes back from a file (`pickle`, `torch.save`) is `nothing`: models may be copied and
+    saved at any time.
+
+    Args:
+        function: Called with whatever torch gives; what it returns is dropped.
+
+    Example:
+        >>> seen = []
+        >>> hook = Hook(seen.append)
+        >>> hook(1)
+        >>> hook.drop()
+        >>> hook(2)
+        >>> seen
+        [1]
+    """
+
+    __torch_unserializable__ = True  # torch saves tensors without their hooks, and warns unless they say that it may
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function: Callable[..., Any] = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        if torch.compiler.is_compiling() or _is_tracing():
+            return
+        self._function(*args, **kwargs)
+
+    def drop(self) -> None:
+        """Let go of the function: whoever still holds the hook (a graph, a frame) holds nothing of ours."""
+        self._function = nothing
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
+        return nothing
+
+    def __copy__(self) -> Callable[..., None]:
+        return nothing
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial, (logging.getLogger("unused").log, -1)
+
+
+@final
+class Hooks:
+    """The hooks of one iteration, attached one by one and taken away together.
+
+    A function that fails must not fail in the middle of a forward or backward pass: the first exception is kept, no
+    function of this set is called any more, and `release` raises it where the monitor listens.
+    """
+
+    def __init__(self) -> None:
+        self._attached: list[tuple[Hook, Any]] = []
+        self._failure: Exception | None = None
+        self.spent_s = 0.0
+        """Seconds in which the training waited for functions of this set, since somebody last set it to 0."""
+
+    def before(self, module: nn.Module, function: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]) -> None:
+        """Call `function(module, args, kwargs)` before each forward of the module."""
+        hook = self._guarded(function)
+        self._attached.append((hook, module.register_forward_pre_hook(hook, with_kwargs=True)))
+
+    def after(self, module: nn.Module, function: Callable[[nn.Module, Any, Any], None]) -> None:
+        """Call `function(module, args, output)` after each forward of the module."""
+        hook = self._guarded(function)
+        self._attached.append((hook, module.register_forward_hook(hook)))
+
+    def on_gradient(self, tensor: Tensor, function: Callable[[Tensor], None]) -> None:
+        """Call `function(gradient)` when the gradient of a tensor that requires one is known.
+
+        It is the whole one, over all ways in which the tensor is used, and of the values that the tensor has now: a
+        change in place afterwards leaves the hook with what was before. Of views this is not true: see `Gains`.
+        """
+        hook = self._guarded(function)
+        handle = tensor.register_hook(hook)  # type: ignore[no-untyped-call]
+        self._attached.append((hook, handle))
+
+    def release(self) -> None:
+        """Take everything away.
+
+        Raises:
+            Exception: what a function raised, if one did.
+        """
+        for hook, handle in self._attached:
+            handle.remove()
+            hook.drop()
+        self._attached.clear()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _guarded(self, function: Callable[..., None]) -> Hook:
+        def call(*args: Any, **kwargs: Any) -> None:
+            if self._failure is None:
+                began = time.perf_counter()
+                try:
+                    function(*args, **kwargs)
+                except Exception as failure:  # whatever it is: the training goes on, and `release` says it
+                    self._failure = failure
+                self.spent_s += time.perf_counter() - began
+
+        return Hook(call)
+
+
+def _is_tracing() -> bool:
+    return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether a module begins a compiled region: `torch.compile` wrapped it, its `compile()` was called, or scripted.
+
+    A hook added inside after compilation is never called, one added before would be compiled along. What lies in a
+    compiled *function* cannot be told from outside.
+
+    Example:
+        >>> net = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
+        >>> net[0].compile(backend="eager")
+        >>> [any(map(is_compiled, lineages([net])[id(module)])) for module in net]
+        [True, False]
+    """
+    # By its name: whoever compiles has imported `torch._dynamo`, and importing it here would cost all others a second.
+    return (
+        type(module).__name__ == "OptimizedModule"
+        or getattr(module, "_compiled_call_impl", None) is not None
+        or isinstance(module, torch.jit.ScriptModule)
+    )
+
+
+def lineages(models: Iterable[nn.Module]) -> dict[int, tuple[nn.Module, ...]]:
+    """Every module, by its `id`, with all that it lies in: where to look for `is_compiled` without walking a model.
+
+    Example:
+        >>> net = nn.Sequential(nn.Sequential(nn.ReLU()))
+        >>> [type(module).__name__ for module in lineages([net])[id(net[0][0])]]
+        ['ReLU', 'Sequential', 'Sequential']
+    """
+    found: dict[int, dict[int, nn.Module]] = {}
+    waiting: list[tuple[nn.Module, dict[int, nn.Module]]] = [(model, {}) for model in models]
+    while waiting:
+        module, above = waiting.pop()
+        own = found.setdefault(id(module), {id(module): module})
+        if own.keys() >= above.keys() and len(own) > 1:
+            continue  # it stands in two places of one parent
+        own.update(above)
+        waiting.extend((child, own) for child in module.children())
+    return {key: tuple(own.values()) for key, own in found.items()}
+
+
+def first_tensor(value: Any, wanted: Callable[[Tensor], bool] = Tensor.is_floating_point) -> Tensor | None:
+    """The first tensor of floating-point numbers in what a module gets or gives; None where there is none.
+
+    Tuples, lists, mappings (those of Hugging Face included) and dataclasses are looked into, in their order.
+
+    Example:
+        >>> first_tensor({"ids": torch.tensor([1]), "hidden": (torch.ones(2), torch.zeros(2))})
+        tensor([1., 1.])
+    """
+    if isinstance(value, Tensor):
+        return value if wanted(value) else None
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif dataclasses.is_dataclass(value):
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    elif not isinstance(value, tuple | list):
+        return None
+    return next((found for part in value if (found := first_tensor(part, wanted)) is not None), None)
+
+
+def readable(tensor: Tensor) -> bool:
+    """Whether a tensor's values can be read at this moment, by launching something, without harm.
+
+    Not so of types with a life of their own (distributed, nested, inside `torch.func`), of those without values, and
+    while a CUDA graph is captured: what is launched then would become part of it.
+    """
+    return (
+        type(tensor) in (Tensor, nn.Parameter)
+        and tensor.dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+        and tensor.layout is torch.strided
+        and not tensor.is_meta
+        and tensor.numel() > 0
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        and not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+    )

@@ -1,0 +1,123 @@
+"""The process that trains, as the operating system sees it."""
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from sonde.core.frames import MISSING, Columns
+from sonde.core.records import Float64
+from sonde.probes.probe import Reading, Row
+
+_YIELDS = {
+    "host/rss": "bytes of memory that the process holds",
+    "host/rss_peak": "the most bytes of memory that the process ever held",
+    "host/cpu_share": "processor time since the last reading, as a share of all processors that it may use",
+    "host/threads": "threads of the process, those of libraries too",
+}
+_COLUMNS = Columns("host", tuple(_YIELDS))
+_STATUS = Path("/proc/self/status")
+
+
+@final
+class Hosts:
+    """Reads the memory, processor time and threads of this process, in the background.
+
+    The share of processor time is (user + system time) / (elapsed time × processors), since the reading before or, the
+    first time, since construction: 1 means that no processor was ever idle. Processes that load data are not counted.
+
+    Without Linux's `/proc` the memory held now and the threads are `MISSING`.
+
+    Args:
+        status: Where Linux tells about the process.
+
+    Example:
+        >>> hosts = Hosts()
+        >>> hosts.arm([0])
+        >>> (reading,) = hosts.collect()
+        >>> (row,) = reading.report(np.empty(0))
+        >>> dict(zip(row.columns.tags, row.values))["host/rss_peak"] > 1e6
+        np.True_
+    """
+
+    def __init__(self, *, status: Path = _STATUS) -> None:
+        self._status = status
+        self._has_status = status.exists()
+        self._last = _times()
+        self._armed = False
+
+    @property
+    def yields(self) -> Mapping[str, str]:
+        """The tags that may come of it."""
+        return _YIELDS
+
+    @property
+    def num_slots(self) -> int:
+        """All is measured together."""
+        return 1
+
+    def arm(self, slots: Sequence[int]) -> None:
+        """Nothing has to be hooked."""
+        self._armed = bool(slots)
+
+    def collect(self) -> Sequence[Reading]:
+        """Have it read in the background."""
+        armed, self._armed = self._armed, False
+        return [Reading((), self._report)] if armed else []
+
+    def not_measured(self) -> Mapping[str, str]:
+        """What only Linux tells."""
+        if self._has_status:
+            return {}
+        return dict.fromkeys(("host/rss", "host/threads"), f"this system has no {_STATUS}")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _report(self, _numbers: Float64) -> Iterable[Row]:
+        status = self._read_status()
+        busy_before, clock_before = self._last
+        busy, clock = self._last = _times()
+        elapsed = (clock - clock_before) * _num_processors()
+        values = {
+            "host/rss": status.get("VmRSS", MISSING),
+            "host/rss_peak": status.get("VmHWM", _peak()),
+            "host/cpu_share": (busy - busy_before) / elapsed if elapsed > 0 else MISSING,
+            "host/threads": status.get("Threads", MISSING),
+        }
+        return [Row(_COLUMNS, np.array([values[tag] for tag in _COLUMNS.tags], np.float64))]
+
+    def _read_status(self) -> dict[str, float]:
+        """Its numbers, those in kB as bytes."""
+        if not self._has_status:
+            return {}
+        lines = (line.split() for line in self._status.read_text().splitlines())
+        return {
+            words[0].rstrip(":"): float(words[1]) * (1024 if words[-1] == "kB" else 1)
+            for words in lines
+            if len(words) in (2, 3) and words[0] in ("VmRSS:", "VmHWM:", "Threads:")
+        }
+
+
+def _times() -> tuple[float, float]:
+    """Processor time of the process and the clock, both in seconds."""
+    return time.process_time(), time.perf_counter()
+
+
+def _num_processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _peak() -> float:
+    try:
+        import resource
+    except ImportError:  # there is none on Windows
+        return float(MISSING)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(peak if sys.platform == "darwin" else 1024 * peak)  # bytes there, kB elsewhere

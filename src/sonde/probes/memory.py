@@ -1,0 +1,211 @@
+"""Where the memory of a training goes: its own tensors told apart, and what torch's allocator says."""
+
+import itertools
+import operator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from sonde.core.frames import MISSING, Columns
+from sonde.probes.devices import suffixes
+from sonde.probes.probe import Reading, Row
+
+_TENSORS = {
+    "memory/parameters": "bytes of the parameters",
+    "memory/gradients": "bytes of the gradients, the most that were there when an optimiser had made its step",
+    "memory/buffers": "bytes of the models' buffers",
+    "memory/optimizer": "bytes of the optimisers' state",
+}
+_ACTIVATIONS = {
+    "memory/activations": "bytes of the peak that are none of those: activations, and whatever else there was then",
+}
+_ALLOCATOR = {
+    "memory/allocated": "bytes of the GPU that tensors occupy now",
+    "memory/reserved": "bytes of the GPU that torch holds now, for tensors and in stock",
+    "memory/peak": "the most bytes that tensors occupied since the process began or its user reset torch's peak",
+    "memory/total": "bytes of memory that the GPU has",
+}
+_YIELDS = _TENSORS | _ACTIVATIONS | _ALLOCATOR
+
+_DEVICE = operator.attrgetter("device")
+_PLAIN = (Tensor, nn.Parameter)
+
+
+@final
+class Memory:
+    """Counts the bytes of parameters, gradients, buffers and optimiser state, and asks torch's allocator for the rest.
+
+    Of a tensor its own bytes count, numel × itemsize; of tensors that share memory (tied weights, views) never more
+    than that memory has; of a sharded one (DTensor) this process' part. All of them count wherever they lie.
+
+    The peak is torch's own, never reset here. Activations are peak − (parameters + gradients + buffers + optimiser
+    state on the GPUs): a lower bound, since gradients may not be there yet when the peak is reached; also the peak of
+    an evaluation or of a compilation counts. `MISSING` where the difference is negative: the peak was reset.
+
+    On a CPU there is no allocator to ask: only the tensors are counted (`host/rss` has the whole process).
+
+    Args:
+        models: By name.
+        optimizers: By name; parameters that only they have are counted too.
+
+    Example:
+        >>> net = nn.Linear(3, 2)
+        >>> memory = Memory({"": net}, {"": torch.optim.SGD(net.parameters(), lr=0.1)})
+        >>> memory.arm([0])
+        >>> (reading,) = memory.collect()
+        >>> (row,) = reading.report(np.empty(0))
+        >>> dict(zip(row.columns.tags, row.values.tolist()))["memory/parameters"]
+        32.0
+    """
+
+    def __init__(self, models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer]) -> None:
+        self._models, self._optimizers = list(models.values()), list(optimizers.values())
+        self._armed = False
+        self._parameters: list[Tensor] = []
+        self._gradients: int | None = None
+        self._gradients_on_gpu = 0
+        self._gpus: list[torch.device] | None = None
+        self._columns: dict[tuple[torch.device, ...], Columns] = {}
+
+    @property
+    def yields(self) -> Mapping[str, str]:
+        """The tags that may come of it; those of a GPU end in `@cuda:0` and so on where there are several."""
+        return _YIELDS
+
+    @property
+    def num_slots(self) -> int:
+        """All is measured together."""
+        return 1 if self._models or self._optimizers else 0
+
+    def arm(self, slots: Sequence[int]) -> None:
+        """Gradients count from here on."""
+        self._armed, self._gradients, self._gradients_on_gpu = bool(slots), None, 0
+        self._parameters = self._find_parameters() if slots else []
+
+    def mark(self, moment: str) -> None:
+        """A moment has come, as for `Phases`; gradients are counted at "optimizer-done", before they are set to None.
+
+        Without it they are counted by `collect`, when there may be none left.
+        """
+        if self._armed and moment == "optimizer-done":
+            self._count_gradients()
+
+    def collect(self) -> Sequence[Reading]:
+        """All numbers as they are now, and the gradients as they were."""
+        if not self._armed:
+            return []
+        if self._gradients is None:
+            self._count_gradients()
+        assert self._gradients is not None
+        counted: dict[int, int] = {}
+        parameters = num_bytes(self._parameters, counted)
+        self._armed, self._parameters = False, []
+        buffers = num_bytes((buffer for model in self._models for buffer in model.buffers()), counted)
+        state = num_bytes(itertools.chain.from_iterable(_tensors(o.state) for o in self._optimizers), counted)
+        together = parameters + buffers + state
+        self._gpus = gpus = sorted((d for d in together if d.type == "cuda"), key=lambda device: device.index)
+        values = [float(parameters.total()), float(self._gradients), float(buffers.total()), float(state.total())]
+        if gpus:
+            allocator = [_allocator(device) for device in gpus]
+            own = sum(together[device] for device in gpus) + self._gradients_on_gpu
+            rest = sum(peak for _, _, peak, _ in allocator) - own
+            values += [rest if rest >= 0 else float(MISSING), *itertools.chain.from_iterable(allocator)]
+        row = Row(self._table(gpus), np.array(values, np.float64))
+        return [Reading((), lambda _: [row])]
+
+    def not_measured(self) -> Mapping[str, str]:
+        """What only the allocator of a GPU tells, once a reading has found none."""
+        if self._gpus is None or self._gpus:
+            return {}
+        reason = "no parameter is on a CUDA device; `host/rss` has the memory of the process"
+        return dict.fromkeys((*_ACTIVATIONS, *_ALLOCATOR), reason)
+
+    def close(self) -> None:
+        """Let go of models and optimisers."""
+        self._armed = False
+        self._models, self._optimizers, self._parameters = [], [], []
+
+    def _find_parameters(self) -> list[Tensor]:
+        """Each once."""
+        of_models = (parameter for model in self._models for parameter in model.parameters())
+        of_optimizers = (
+            p for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]
+        )
+        return list({id(p): p for p in itertools.chain(of_models, of_optimizers)}.values())
+
+    def _count_gradients(self) -> None:
+        found = num_bytes((p.grad for p in self._parameters if p.grad is not None), {})
+        self._gradients = max(self._gradients or 0, found.total())
+        self._gradients_on_gpu = max(self._gradients_on_gpu, sum(n for d, n in found.items() if d.type == "cuda"))
+
+    def _table(self, gpus: Sequence[torch.device]) -> Columns:
+        key = tuple(gpus)
+        if key not in self._columns:
+            of_gpus = [tag + at for at in suffixes(gpus) for tag in _ALLOCATOR]
+            self._columns[key] = Columns("memory", [*_TENSORS, *(_ACTIVATIONS if of_gpus else ()), *of_gpus])
+        return self._columns[key]
+
+
+def num_bytes(tensors: Iterable[Tensor], counted: dict[int, int]) -> Counter[torch.device]:
+    """The bytes of tensors on each device, memory that several share once.
+
+    Args:
+        tensors: Any; sparse ones count with their indices, sharded and quantised ones with what they are made of here.
+        counted: What was counted of each piece of memory before; added to.
+
+    Example:
+        >>> x = torch.zeros(10)
+        >>> num_bytes([x, x[:4], x.view(2, 5), torch.zeros(2, dtype=torch.float16)], {}).total()
+        44
+    """
+    total: Counter[torch.device] = Counter()
+    parts = itertools.chain.from_iterable(map(_parts, tensors))
+    for device, on_device in itertools.groupby(parts, _DEVICE):  # adding up by device for each tensor takes longest
+        num = 0
+        for part in on_device:
+            memory = part.untyped_storage()
+            before = counted.get(memory._cdata, 0)
+            after = min(before + part.nbytes, memory.nbytes())
+            if after > before:
+                counted[memory._cdata] = after
+                num += after - before
+        if num:
+            total[device] += num
+    return total
+
+
+def _parts(tensor: Tensor) -> Iterable[Tensor]:
+    """The plain tensors that one is made of; those without memory of their own are none."""
+    wrapper: Any = tensor
+    if type(tensor) not in _PLAIN and is_traceable_wrapper_subclass(wrapper):
+        names, _ = wrapper.__tensor_flatten__()
+        inside = (getattr(wrapper, name) for name in names)
+        return itertools.chain.from_iterable(_parts(part) for part in inside if isinstance(part, Tensor))
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    return (tensor,) if tensor.layout is torch.strided and not tensor.is_meta else ()
+
+
+def _tensors(thing: Any) -> Iterator[Tensor]:
+    if isinstance(thing, Tensor):
+        yield thing
+    elif isinstance(thing, Mapping):
+        for value in thing.values():
+            yield from _tensors(value)
+    elif isinstance(thing, list | tuple):
+        for value in thing:
+            yield from _tensors(value)
+
+
+def _allocator(device: torch.device) -> tuple[float, float, float, float]:
+    """Allocated, reserved, peak and total bytes: the allocator's own books, which ask nothing of the device."""
+    stats: Any = torch.cuda.memory_stats_as_nested_dict(device)
+    allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
+    total = torch.cuda.get_device_properties(device).total_memory
+    return float(allocated["current"]), float(reserved["current"]), float(allocated["peak"]), float(total)

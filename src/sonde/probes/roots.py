@@ -1,0 +1,97 @@
+"""The watched models seen from outside: their own forwards, for single iterations."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import torch
+from torch import nn
+
+from sonde.probes.hooks import Hooks
+
+COMPILED = "its model was compiled in place (`model.compile()`), which hides its calls; `torch.compile(model)` does not"
+UNSEEN = "no forward of the model itself was seen: a compiled function calls it, or only its parts are called"
+
+# One iteration without a forward may be anything (an extra step of another model).
+_ENOUGH = 3
+
+
+@final
+class Roots:
+    """Tells of the forwards of whole models while attached, of those only that gradients are wanted for.
+
+    The wrapper that `torch.compile(model)` gives is called like any module, and its hooks run outside the graph. A
+    model whose own `compile()` was called is left alone.
+
+    Args:
+        models: By name; the empty name where there is only one.
+    """
+
+    def __init__(self, models: Mapping[str, nn.Module]) -> None:
+        self._models = dict(models)
+        self._hooks = Hooks()
+        self._seen = False
+        self._num_attached = 0
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    def attach(
+        self,
+        before: Callable[[str, tuple[Any, ...], dict[str, Any]], None],
+        after: Callable[[str], None] | None = None,
+    ) -> None:
+        """From now on call `before(name, args, kwargs)` and `after(name)` around each forward."""
+        self._num_attached += 1
+        for name, model in self._models.items():
+            if _is_compiled_in_place(model):
+                continue
+            self._hooks.before(model, self._started(name, before))
+            if after is not None:
+                self._hooks.after(model, _ended(name, after))
+
+    def release(self) -> None:
+        """Take everything away.
+
+        Raises:
+            Exception: what one of the functions raised, if one did.
+        """
+        self._hooks.release()
+
+    def trouble(self) -> dict[str, str]:
+        """Why a model's forwards cannot be seen, by the model's name; nothing of those that can.
+
+        Where some models are called, another one that is not may just not have its turn: nothing is said.
+        """
+        found = {name: COMPILED for name, model in self._models.items() if _is_compiled_in_place(model)}
+        if self._num_attached >= _ENOUGH and not self._seen:
+            found = dict.fromkeys(self._models, UNSEEN) | found
+        return found
+
+    def close(self) -> None:
+        """Let go of the models."""
+        try:
+            self.release()
+        finally:
+            self._models.clear()
+
+    def _started(
+        self, name: str, before: Callable[[str, tuple[Any, ...], dict[str, Any]], None]
+    ) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
+        def started(_model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if torch.is_grad_enabled():
+                self._seen = True
+                before(name, args, kwargs)
+
+        return started
+
+
+def _ended(name: str, after: Callable[[str], None]) -> Callable[[nn.Module, Any, Any], None]:
+    def ended(_model: nn.Module, _args: Any, _output: Any) -> None:
+        if torch.is_grad_enabled():
+            after(name)
+
+    return ended
+
+
+def _is_compiled_in_place(model: nn.Module) -> bool:
+    return getattr(model, "_compiled_call_impl", None) is not None
