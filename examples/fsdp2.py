@@ -3,8 +3,6 @@
 Every rank calls `watch`, and all of them the same way: statistics of pieces are put together to those of the whole.
 """
 
-import os
-
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -28,8 +26,7 @@ fully_shard(model, mesh=mesh)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)  # after sharding: it must have the pieces
 
 torch.manual_seed(1 + rank)  # every rank has data of its own
-# torchrun gives all processes of a start the same id, and so the same folder.
-with sonde.watch(model, optimizer, run=f"runs/fsdp2-{os.environ['TORCHELASTIC_RUN_ID']}") as watch:
+with sonde.watch(model, optimizer) as watch:
     for _ in range(100):
         inputs = torch.randn(32, 8)
         loss = nn.functional.mse_loss(model(inputs), inputs.square().sum(1, keepdim=True))

@@ -9,7 +9,9 @@ import sonde
 
 torch.manual_seed(0)
 generator = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2))
-discriminator = nn.Sequential(nn.Linear(2, 64), nn.LeakyReLU(0.2), nn.Linear(64, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
+discriminator = nn.Sequential(
+    nn.Linear(2, 64), nn.LeakyReLU(0.2), nn.Linear(64, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1)
+)
 models = {"G": generator, "D": discriminator}
 optimizers = {
     "G": torch.optim.Adam(generator.parameters(), lr=1e-3, betas=(0.5, 0.99)),

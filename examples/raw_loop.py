@@ -30,7 +30,7 @@ with sonde.watch(model, optimizer, config={"lr": 3e-3, "width": 32}) as watch:
             loss = nn.functional.cross_entropy(model(inputs), targets)
             optimizer.zero_grad()
             loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            nn.utils.clip_grad_norm_(model.parameters(), 0.3)
             optimizer.step()
             scheduler.step()
             watch.step(loss)

@@ -35,7 +35,10 @@ def test_the_code_of_every_page_runs(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
 def test_every_example_runs(example: Path, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    several = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    start = several if "torchrun" in example.read_text(encoding="utf-8") else []
+    command = [sys.executable, *start, str(example)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

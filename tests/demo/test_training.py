@@ -20,7 +20,7 @@ def ignore(step: int, loss: float) -> None:
 def test_loss_rate_and_norm_are_recorded_at_every_step_and_validation_now_and_then(tmp_path: Path) -> None:
     train(tmp_path / "run", FEW, on_step=ignore)
     run = sonde.load(tmp_path / "run")
-    for tag in ("loss", "lr", "grad/norm"):
+    for tag in ("loss", "lr", "grad/norm", "clip/factor", "time/data", "throughput/tokens_per_s"):
         assert run.series(tag).step.tolist() == [1, 2, 3, 4, 5, 6]
     assert run.series("val/loss").step.tolist() == [3, 6]
     assert run.series("lr").value.tolist() == pytest.approx([learning_rate(step, FEW) for step in range(1, 7)])
@@ -29,7 +29,9 @@ def test_loss_rate_and_norm_are_recorded_at_every_step_and_validation_now_and_th
 def test_training_starts_at_the_entropy_of_a_guess_and_improves(tmp_path: Path) -> None:
     losses: list[float] = []
     train(tmp_path / "run", Settings(steps=20, batch=8), on_step=lambda step, loss: losses.append(loss))
-    num_characters = sonde.load(tmp_path / "run").info["config"]["model"]["vocabulary"]
+    run = sonde.load(tmp_path / "run")
+    assert run.series("loss").value.tolist() == losses
+    num_characters = run.info["config"]["model"]["vocabulary"]
     assert losses[0] == pytest.approx(math.log(num_characters), abs=0.1)
     assert losses[-1] < losses[0] - 0.5
 

@@ -1,5 +1,6 @@
 """Tiny trainings for the tests of the monitor."""
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def loss_of(net: Callable[[Tensor], Tensor], batch: Batch) -> Any:  # a tensor; 
 
 
 def watching(net: Any, optimizer: Any, run: Path, **settings: Any) -> Watch:
-    return watch(net, optimizer, run=run, strict=True, **{"cadence": ALWAYS, "budget": 1.0, **settings})
+    return watch(net, optimizer, run=run, strict=True, **{"cadence": ALWAYS, "budget": math.inf, **settings})
 
 
 def values(run: Path, tag: str) -> list[float]:

@@ -170,7 +170,7 @@ class _CompiledOptimizer:
 
     def __init__(self, net: nn.Module, optimizer: Any) -> None:
         torch.compiler.reset()
-        self.step = torch.compile(optimizer.step, backend="aot_eager")
+        self.step: Any = torch.compile(optimizer.step, backend="aot_eager")
 
     def __call__(self, net: nn.Module, optimizer: Any, batch: loops.Batch, _: int) -> Any:
         optimizer.zero_grad()

@@ -24,18 +24,19 @@ class Budget:
     of the two is what the step paid.
 
     Args:
-        share: Of the step time, in (0, 1].
+        share: Of the step time, in (0, 1], or infinite: then cadences are kept, whatever it costs.
         device: Where the training runs.
     """
 
     def __init__(self, share: float, device: torch.device) -> None:
         self._device = device
         self._on_gpu = device.type == "cuda"
-        self._adaptive = Adaptive(budget=share, floor_s=_FLOOR_S.get(device.type, _FLOOR_ELSEWHERE_S))
+        self._is_limited = share <= 1
+        self._adaptive = Adaptive(budget=min(share, 1.0), floor_s=_FLOOR_S.get(device.type, _FLOOR_ELSEWHERE_S))
         self._state = self._adaptive.init()
         self._spent: defaultdict[str, float] = defaultdict(float)
         self._idle: dict[str, float] = {}
-        self._device_s = 0.0
+        self._device_s = self._usual_s = 0.0
         self._clock = DeviceClock(device)
         self._sampled = self._on_gpu
         self._num_pieces = 0
@@ -84,7 +85,11 @@ class Budget:
         exposed_s = sum(s for part, s in self._spent.items() if self._idle.get(part, 1.0) > _IDLE)
         own_s = max(exposed_s, self._device_s)
         self._spent.clear()
-        self._state, stretch = self._adaptive.step(self._state, own_s, step_s)
+        # Between two steps there may be an evaluation, a checkpoint or a debugger: not what a step costs.
+        self._usual_s = step_s if not self.num_steps else min(step_s, 2 * self._usual_s)
+        stretch = 1.0
+        if self._is_limited:
+            self._state, stretch = self._adaptive.step(self._state, own_s, self._usual_s)
         self.total_own_s += own_s
         self.total_s += step_s
         self.num_steps += 1

@@ -17,7 +17,7 @@ from sonde.monitor.consecutive import Consecutive, ConsecutiveChanges
 from sonde.monitor.schedule import Schedule
 from sonde.monitor.sharing import Sharing, offering
 from sonde.monitor.sheets import ClipNote, Key, Sheet
-from sonde.probes.norms import tensor_norms
+from sonde.probes.norms import Norms, tensor_norms
 from sonde.probes.parameters import Watched, num_parameters, of_optimizer
 from sonde.probes.seams import Clip
 from sonde.probes.shards import local_part, local_parts, trouble
@@ -57,6 +57,7 @@ class Optimised:
     entered: float = 0.0
     has_closure: bool = False
     stats: dict[Any, TensorStats] = field(default_factory=dict)
+    norms: dict[Any, Norms] = field(default_factory=dict)
     before: list[_Before] = field(default_factory=list)
     versions: list[int] | None = None
     """Of the gradients, as a clip left them; None where none was clipped since the last step."""
@@ -117,6 +118,7 @@ class ParameterReader:
         optimised.ids = {id(w.parameter) for w in watched}
         optimised.kind = (watched[0].parameter.dtype, watched[0].parameter.device) if watched else None
         optimised.stats.clear()
+        optimised.norms.clear()
         if optimised.sharing is not None:
             optimised.sharing.replace(watched)
         if len(watched) < num:
@@ -187,7 +189,7 @@ class ParameterReader:
                 if schedule.due("rotating"):
                     add(Key("trajectory", name), found.sketch.sum(0))
         else:
-            add(Key("norm", name, names), tensor_norms(tensors))
+            add(Key("norm", name, names), self._norms(optimised, None if whole else names, tensors))
         for slot in schedule.slots("rotating", self._num_slots):
             some_names, some = (
                 (names[slot :: self._num_slots], tensors[slot :: self._num_slots])
@@ -199,6 +201,16 @@ class ParameterReader:
                 histogram = stats(some, histogram=True).histogram
                 assert histogram is not None
                 add(Key("histogram", name, some_names, slot), histogram)
+
+    def _norms(self, optimised: Optimised, key: Any, tensors: Sequence[Tensor]) -> Tensor:
+        if self._on_gpu:
+            return tensor_norms(tensors)
+        norms = optimised.norms.get(key)
+        if norms is None:
+            if len(optimised.norms) >= _MOST_STATS:
+                optimised.norms.clear()
+            norms = optimised.norms[key] = Norms(tensors)
+        return norms(tensors)
 
     def _of_slot(
         self, optimised: Optimised, names: tuple[str, ...], tensors: list[Tensor], slot: int

@@ -22,6 +22,7 @@ from sonde.probes.phases import Phases
 from sonde.probes.probe import Probe, Reading
 from sonde.probes.second_moments import SecondMoments
 from sonde.probes.spectra import Spectra
+from sonde.probes.stopwatch import Stopwatch
 
 
 class Probing:
@@ -47,23 +48,25 @@ class Probing:
     ) -> None:
         self._schedule, self._guard, self._not_measured = schedule, guard, not_measured
         self._models, self._optimizers = models, optimizers
-        self._phases = Phases(models, device)
+        self.clock = clock = Stopwatch()
+        """Runs while a hook of ours keeps a forward or backward pass waiting."""
+        self._phases = Phases(models, device, clock=clock)
         self._memory = Memory(models, optimizers)
         self._moments = SecondMoments(
             optimizers, lambda: parameter_names(self._models), num_slots=schedule.cadences.rotating.interval_steps
         )
-        self._batches = Batches(models)
+        self._batches = Batches(models, clock=clock)
         self._probes: list[tuple[str, Probe]] = [
-            ("blocks", Activations(models)),
-            ("blocks", Gains(models)),
-            ("blocks", Attention(models)),
+            ("blocks", Activations(models, clock=clock)),
+            ("blocks", Gains(models, clock=clock)),
+            ("blocks", Attention(models, clock=clock)),
             ("blocks", self._moments),
             ("resources", self._phases),
             ("resources", self._memory),
             ("resources", Hosts()),
             *([("resources", Devices([device]))] if device.type == "cuda" else []),
             ("batches", self._batches),
-            ("batches", OutputLogits(models)),
+            ("batches", OutputLogits(models, clock=clock)),
             ("spectra", Spectra(self._parameters)),
         ]
         self._is_first = True

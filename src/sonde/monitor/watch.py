@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import os
 import sys
 import time
@@ -67,7 +68,8 @@ def watch(
         run: Folder of the run; `runs/<model>-<time>` where left out. An existing run is continued. Of several processes
             that train together the first records there, the others into `ranks/<rank>` inside, each a run of its own.
         config: Anything JSON can say about the run.
-        budget: Share of the step time that the watching may take; cadences are stretched to keep it.
+        budget: Share of the step time that the watching may take; cadences are stretched to keep it. With `math.inf`
+            they are kept as they are, whatever it costs.
         cadence: How often to measure; by default every step on a GPU, every tenth on a CPU.
         console: `"quiet"` prints nothing; `"auto"` prints a line at the end, to stderr: where the run is and what
             watching it took.
@@ -85,8 +87,8 @@ def watch(
                 raise TypeError(f"`watch({label})` must be a {wanted.__name__}, got {type(thing).__name__}.")
     if console not in get_args(Console):
         raise ValueError(f"`watch(console=...)` must be one of {', '.join(get_args(Console))}, got {console!r}.")
-    if not 0 < budget <= 1:
-        raise ValueError(f"`watch(budget=...)` must be in (0, 1], got {budget}.")
+    if not 0 < budget <= 1 and budget != math.inf:
+        raise ValueError(f"`watch(budget=...)` must be in (0, 1], or infinite for no limit, got {budget}.")
     call = ranks.Call()
     folder = Path(run) if run is not None else Path(call.folder(str(_default_folder(models))))
     if rank := ranks.rank():
@@ -286,6 +288,7 @@ class Watch:
             self._probing.arm()
             self._spent = defaultdict(float)
         self._budget.end("step", began)
+        self._budget.took("hooks", self._probing.clock.take())
         if sheet.applied:
             self._note_times(sheet, spent)
         self._pipeline.put(sheet, delivery)

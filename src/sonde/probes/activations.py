@@ -24,6 +24,7 @@ from sonde.probes.blocks import Leaf, blocks_of, is_leaf, leaves_outside
 from sonde.probes.hooks import Hooks, first_tensor, is_compiled, lineages, readable
 from sonde.probes.probe import Reading, Row
 from sonde.probes.statistics import STATISTICS
+from sonde.probes.stopwatch import Stopwatch
 
 # Armed iterations without a value before it is said: an evaluation or a skipped block may explain one or two.
 _PATIENCE = 3
@@ -84,7 +85,7 @@ class Activations:
         "act/dead@": "share of units (channels, features) that were silent in all of the last iterations looked at",
     }
 
-    def __init__(self, models: Mapping[str, nn.Module], *, window: int = 8) -> None:
+    def __init__(self, models: Mapping[str, nn.Module], *, window: int = 8, clock: Stopwatch | None = None) -> None:
         if window < 1:
             raise ValueError(f"`Activations(window=...)` must be at least 1, got {window}.")
         blocks = blocks_of(models)
@@ -92,7 +93,7 @@ class Activations:
         slots = [(*block.leaves, Leaf(block.name, block.module)) for block in blocks] + leaves_outside(models, blocks)
         self._slots = [[_Place(leaf, above[id(leaf.module)], window) for leaf in dict.fromkeys(slot)] for slot in slots]
         self._tables: dict[int, Columns] = {}
-        self._hooks = Hooks()
+        self._hooks = Hooks(clock)
         self._eye = _Eye()
         self._armed: list[int] = []
         self._reasons: dict[str, str] = {}

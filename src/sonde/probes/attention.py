@@ -20,6 +20,7 @@ from sonde.probes.apart import apart
 from sonde.probes.blocks import blocks_of
 from sonde.probes.hooks import Hook, is_compiled, lineages, readable
 from sonde.probes.probe import Reading, Row
+from sonde.probes.stopwatch import Stopwatch
 
 _MOST_QUERIES = 64
 _MOST_ENTRIES = 4
@@ -99,7 +100,8 @@ class Attention:
         "attn/entropy_relative@": "mean of entropy / log(number of keys open to a query): 1 is uniform, 0 one key",
     }
 
-    def __init__(self, models: Mapping[str, nn.Module]) -> None:
+    def __init__(self, models: Mapping[str, nn.Module], *, clock: Stopwatch | None = None) -> None:
+        self._clock = clock or Stopwatch()
         self._slots = list(_slots(models))
         self._attending = list(self._slots)  # what is hooked: of a slot that was heard to attend, the modules that did
         self._above = lineages(models.values())
@@ -115,7 +117,7 @@ class Attention:
     def arm(self, slots: Sequence[int]) -> None:
         for slot in slots:
             if slot not in self._listeners and self._misses[slot] < _PATIENCE:
-                self._listeners[slot] = _Listener(self._uncompiled(self._attending[slot]))
+                self._listeners[slot] = _Listener(self._uncompiled(self._attending[slot]), self._clock)
 
     def collect(self) -> Sequence[Reading]:
         listeners, self._listeners = self._listeners, {}
@@ -218,8 +220,9 @@ class _Listener(TorchFunctionMode):
     these modules.
     """
 
-    def __init__(self, places: Sequence[_Place]) -> None:
+    def __init__(self, places: Sequence[_Place], clock: Stopwatch) -> None:
         super().__init__()
+        self._clock = clock
         self.found: dict[str, Tensor] = {}
         self.heard = False
         """Whether any call was listened to."""
@@ -326,7 +329,7 @@ class _Listener(TorchFunctionMode):
         if not tensors or not all(t.dtype is torch.bool or (readable(t) and not t.is_nested) for t in tensors):
             return
         try:
-            with apart(tensors[0].device):
+            with self._clock, apart(tensors[0].device):
                 sampled = logits(*args, **kwargs)
                 if sampled is not None:
                     self.found[self._names[id(self._calls[-1])]] = _statistics(sampled)

@@ -14,6 +14,7 @@ from sonde.core.records import Float64
 from sonde.probes.inputs import CLASSES, EXTREMES, FEATURES, WHOLE, Statistic
 from sonde.probes.probe import Reading, Row
 from sonde.probes.roots import Roots
+from sonde.probes.stopwatch import Stopwatch
 
 _YIELDS = {
     "batch/nonfinite@": "NaN and infinite values of a floating-point input",
@@ -70,8 +71,8 @@ class Batches:
         models: By name.
     """
 
-    def __init__(self, models: Mapping[str, nn.Module]) -> None:
-        self._roots = Roots(models)
+    def __init__(self, models: Mapping[str, nn.Module], *, clock: Stopwatch | None = None) -> None:
+        self._roots = Roots(models, clock)
         self._armed = self._has_labels = False
         self._findings: list[_Finding] = []
         self._counts: dict[str, dict[str, float]] = {}

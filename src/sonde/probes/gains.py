@@ -14,6 +14,7 @@ from sonde.probes.blocks import blocks_of
 from sonde.probes.hooks import Hooks, first_tensor, is_compiled, lineages, readable
 from sonde.probes.norms import tensor_norms
 from sonde.probes.probe import Reading, Row
+from sonde.probes.stopwatch import Stopwatch
 
 # Armed iterations without a gain before it is said: an evaluation or a skipped block may explain one or two.
 _PATIENCE = 3
@@ -53,12 +54,12 @@ class Gains:
         "gain/amplification": "product of the blocks' gains: what all of them do to the gradient, end to end",
     }
 
-    def __init__(self, models: Mapping[str, nn.Module]) -> None:
+    def __init__(self, models: Mapping[str, nn.Module], *, clock: Stopwatch | None = None) -> None:
         self._blocks = blocks_of(models)
         above = lineages(models.values())
         self._above = [above[id(block.module)] for block in self._blocks]
         self._columns = Columns("gains", [f"gain/block@{block.name}" for block in self._blocks], Detail.LAYER)
-        self._hooks = Hooks()
+        self._hooks = Hooks(clock)
         self._passes: dict[int, _Pass] = {}
         self._misses = [0] * len(self._blocks)
         self._reasons: dict[str, str] = {}

@@ -3,12 +3,13 @@
 import dataclasses
 import functools
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+
+from sonde.probes.stopwatch import Stopwatch
 
 # What a hook becomes in a copy of a model or in a file: called with anything, it does nothing and gives None. Of the
 # standard library alone, so that a file opens where Sonde is not installed: no level is as low as this one.
@@ -67,13 +68,15 @@ class Hooks:
 
     A function that fails must not fail in the middle of a forward or backward pass: the first exception is kept, no
     function of this set is called any more, and `release` raises it where the monitor listens.
+
+    Args:
+        clock: Runs while a function is called.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Stopwatch | None = None) -> None:
         self._attached: list[tuple[Hook, Any]] = []
         self._failure: Exception | None = None
-        self.spent_s = 0.0
-        """Seconds in which the training waited for functions of this set, since somebody last set it to 0."""
+        self._clock = clock or Stopwatch()
 
     def before(self, module: nn.Module, function: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]) -> None:
         """Call `function(module, args, kwargs)` before each forward of the module."""
@@ -112,12 +115,11 @@ class Hooks:
     def _guarded(self, function: Callable[..., None]) -> Hook:
         def call(*args: Any, **kwargs: Any) -> None:
             if self._failure is None:
-                began = time.perf_counter()
                 try:
-                    function(*args, **kwargs)
+                    with self._clock:
+                        function(*args, **kwargs)
                 except Exception as failure:  # whatever it is: the training goes on, and `release` says it
                     self._failure = failure
-                self.spent_s += time.perf_counter() - began
 
         return Hook(call)
 

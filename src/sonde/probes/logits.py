@@ -15,6 +15,7 @@ from sonde.probes.attention import most_logits
 from sonde.probes.hooks import is_compiled, readable
 from sonde.probes.probe import Reading, Row
 from sonde.probes.seams import Seam
+from sonde.probes.stopwatch import Stopwatch
 
 _MOST_ROWS = 256
 _PATIENCE = 3  # armed iterations without a cross-entropy before it is said
@@ -79,7 +80,8 @@ class OutputLogits:
     }
     num_slots = 1
 
-    def __init__(self, models: Mapping[str, nn.Module]) -> None:
+    def __init__(self, models: Mapping[str, nn.Module], *, clock: Stopwatch | None = None) -> None:
+        self._clock = clock or Stopwatch()
         self._models = dict(models)
         self._columns = Columns("logits", tuple(self.yields), Detail.LAYER)
         self._leave: Callable[[], None] | None = None
@@ -128,7 +130,7 @@ class OutputLogits:
             return
         try:
             if logits.requires_grad and readable(logits) and type(target) is Tensor:
-                with apart(logits.device):
+                with self._clock, apart(logits.device):
                     self._found = _statistics(logits.detach(), target, ignore_index)
         except Exception as failure:  # the training goes on; `collect` says it
             self._failure = failure

@@ -5,8 +5,45 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from sonde.kernels import TensorStats, columns
+
+_TINY = 8192
+
 # Squares of values beyond these leave the range of float32, or lose digits at its lower end.
 _SMALLEST, _LARGEST = 1e-17, 1e17
+
+
+class Norms:
+    """`tensor_norms` of lists of tensors of the same shapes, prepared once.
+
+    Asking torch for the norm of a tiny tensor costs a microsecond and more, whatever its size; the statistics of many
+    tiny ones at once cost a third of that.
+
+    Args:
+        like: The tensors, or others like them, in the memory of the CPU.
+
+    Example:
+        >>> tensors = [torch.tensor([3.0, 4.0]), torch.ones(10_000)]
+        >>> Norms(tensors)(tensors)
+        tensor([  5., 100.], dtype=torch.float64)
+    """
+
+    def __init__(self, like: Sequence[Tensor]) -> None:
+        self._tiny = [i for i, tensor in enumerate(like) if tensor.numel() <= _TINY]
+        self._large = [i for i, tensor in enumerate(like) if tensor.numel() > _TINY]
+        self._tiny_places, self._large_places = torch.tensor(self._tiny), torch.tensor(self._large)
+        self._stats = TensorStats([like[i] for i in self._tiny]) if self._tiny else None
+
+    @torch.no_grad()
+    def __call__(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Their norms, in float64."""
+        norms = torch.empty(len(tensors), dtype=torch.float64)
+        if self._stats is not None:
+            rows = self._stats([tensors[i] for i in self._tiny]).rows
+            norms[self._tiny_places] = torch.from_numpy(columns.norm(rows.numpy()))
+        if self._large:
+            norms[self._large_places] = tensor_norms([tensors[i] for i in self._large])
+        return norms
 
 
 @torch.no_grad()

@@ -14,6 +14,7 @@ from sonde.core.frames import MISSING, Columns
 from sonde.core.records import Float64
 from sonde.probes.probe import Reading, Row
 from sonde.probes.roots import Roots
+from sonde.probes.stopwatch import Stopwatch
 
 Moment = Literal["forward", "forward-done", "backward-done", "optimizer", "optimizer-done"]
 
@@ -112,8 +113,10 @@ class Phases:
         device: Where the training runs.
     """
 
-    def __init__(self, models: Mapping[str, nn.Module], device: torch.device) -> None:
-        self._roots = Roots(models)
+    def __init__(
+        self, models: Mapping[str, nn.Module], device: torch.device, *, clock: Stopwatch | None = None
+    ) -> None:
+        self._roots = Roots(models, clock)
         self._clock = _clock(device)
         self._armed = False
         self._marks: list[_Mark] = []

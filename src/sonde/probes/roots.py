@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from sonde.probes.hooks import Hooks
+from sonde.probes.stopwatch import Stopwatch
 
 COMPILED = "its model was compiled in place (`model.compile()`), which hides its calls; `torch.compile(model)` does not"
 UNSEEN = "no forward of the model itself was seen: a compiled function calls it, or only its parts are called"
@@ -26,9 +27,9 @@ class Roots:
         models: By name; the empty name where there is only one.
     """
 
-    def __init__(self, models: Mapping[str, nn.Module]) -> None:
+    def __init__(self, models: Mapping[str, nn.Module], clock: Stopwatch | None = None) -> None:
         self._models = dict(models)
-        self._hooks = Hooks()
+        self._hooks = Hooks(clock)
         self._seen = False
         self._num_attached = 0
 

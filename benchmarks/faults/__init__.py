@@ -1,0 +1,1 @@
+"""Small real trainings, faulty and healthy, on which Sonde's diagnosis is judged."""

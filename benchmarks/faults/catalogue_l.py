@@ -1,0 +1,41 @@
+"""Mistakes of loops, data, precision, systems and ranks, and healthy trainings that look like them."""
+
+from benchmarks.faults import loops
+from benchmarks.faults.scenario import Scenario
+
+SCENARIOS: list[Scenario] = [
+    Scenario("mlp-missing-zero-grad", "missing-zero-grad", loops.missing_zero_grad_mlp, hard=True),
+    Scenario("gru-missing-zero-grad", "missing-zero-grad", loops.missing_zero_grad_gru, hard=True),
+    Scenario("mlp-zero-grad-misplaced", "zero-grad-misplaced", loops.zero_grad_misplaced_mlp, hard=True),
+    Scenario("convnet-zero-grad-misplaced", "zero-grad-misplaced", loops.zero_grad_misplaced_convnet, hard=True),
+    Scenario("mlp-accumulation-not-scaled", "accumulation-not-scaled", loops.accumulation_not_scaled_mlp),
+    Scenario("autoencoder-accumulation-not-scaled", "accumulation-not-scaled", loops.accumulation_not_scaled_autoencoder),
+    Scenario("mlp-summed-loss", "wrong-loss-reduction", loops.wrong_loss_reduction_mlp, also=("lr-too-high",)),
+    Scenario("gru-summed-loss", "wrong-loss-reduction", loops.wrong_loss_reduction_gru, also=("lr-too-high",)),
+    Scenario("gru-padding-not-masked", "wrong-loss-reduction", loops.padding_not_masked, also=("no-learnable-signal",)),
+    Scenario("mlp-double-softmax", "double-softmax", loops.double_softmax_mlp, hard=True),
+    Scenario("convnet-double-softmax", "double-softmax", loops.double_softmax_convnet, hard=True),
+    Scenario("dropout-eval-mode-in-training", "eval-mode-in-training", loops.eval_mode_in_training_dropout, onset=12, hard=True),
+    Scenario("batchnorm-eval-mode-in-training", "eval-mode-in-training", loops.eval_mode_in_training_batchnorm, hard=True),
+    Scenario("dropout-train-mode-in-evaluation", "train-mode-in-evaluation", loops.train_mode_in_evaluation_dropout, onset=64, hard=True),
+    Scenario("batchnorm-train-mode-in-evaluation", "train-mode-in-evaluation", loops.train_mode_in_evaluation_batchnorm, onset=64, hard=True),
+    Scenario("batchnorm-slow-momentum", "train-eval-mismatch", loops.train_eval_mismatch_momentum),
+    Scenario("batchnorm-two-cameras", "train-eval-mismatch", loops.train_eval_mismatch_domains),
+    Scenario("mlp-batchnorm-small-batch", "batchnorm-small-batch", loops.batchnorm_small_batch_mlp),
+    Scenario("convnet-batchnorm-small-batch", "batchnorm-small-batch", loops.batchnorm_small_batch_convnet),
+    Scenario("convnet-detached-encoder", "disconnected-layer", loops.disconnected_layer_detach, hard=True),
+    Scenario("mlp-unused-branch", "disconnected-layer", loops.disconnected_layer_branch, hard=True),
+    Scenario("convnet-head-not-in-optimizer", "parameter-not-in-optimizer", loops.parameter_not_in_optimizer_head, hard=True),
+    Scenario("gru-not-in-optimizer", "parameter-not-in-optimizer", loops.parameter_not_in_optimizer_embedding, hard=True),
+    Scenario("convnet-frozen-by-name", "frozen-layer", loops.frozen_layer_by_name, hard=True),
+    Scenario("mlp-frozen-by-rate", "frozen-layer", loops.frozen_layer_by_rate, hard=True),
+    Scenario("mlp-resumed-without-optimizer", "optimizer-state-lost", loops.optimizer_state_lost_mlp, onset=240),
+    Scenario("healthy-accumulation", None, loops.healthy_accumulation),
+    Scenario("healthy-summed-loss", None, loops.healthy_sum_loss),
+    Scenario("healthy-frozen-embedding", None, loops.healthy_frozen_embedding),
+    Scenario("healthy-target-network", None, loops.healthy_target_network),
+    Scenario("healthy-frozen-batchnorm", None, loops.healthy_frozen_batchnorm),
+    Scenario("healthy-checkpointing", None, loops.healthy_checkpointing),
+    Scenario("healthy-two-optimizers", None, loops.healthy_two_optimizers),
+    Scenario("healthy-uneven-batches", None, loops.healthy_uneven_batches),
+]
