@@ -102,9 +102,7 @@ def start(scenario: Scenario, seed: int, *, twin: bool, out: Path) -> dict[str, 
             with asked.open() as stdin, said.open("w") as stdout, complained.open("w") as stderr:
                 # Not on the command line, which Sonde records: the truth must not reach the run.
                 command = [sys.executable, "-m", "benchmarks.faults.run", "--train"]
-                processes.append(
-                    subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, env=environment)
-                )
+                processes.append(subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, env=environment))
         try:
             for process in processes:
                 process.wait(TIMEOUT_S)

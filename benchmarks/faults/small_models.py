@@ -3,16 +3,16 @@
 Tasks are made up from random numbers, are learnt well within a few hundred steps, and are not learnt by accident.
 """
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset
-
 from benchmarks.faults.scenario import Session
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
 
 Batch = tuple[Tensor, Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -58,7 +58,7 @@ def _split(inputs: Tensor, targets: Tensor, num_train: int) -> Task:
     return Task(inputs[:num_train], targets[:num_train], inputs[num_train:], targets[num_train:])
 
 
-def clusters(num: int = 4096, *, dims: int = 16, classes: int = 6, apart: float = 0.8) -> Task:
+def clusters(num: int = 4096, *, dims: int = 16, classes: int = 6, apart: float = 1.0) -> Task:
     """Classes of three Gaussian clouds each: points [num, dims], labels [num]."""
     centres = apart * torch.randn(classes * 3, dims)
     cloud = torch.randint(classes * 3, (num + 512,))
@@ -69,7 +69,7 @@ def clusters(num: int = 4096, *, dims: int = 16, classes: int = 6, apart: float 
 def pictures(num: int = 2048, *, size: int = 12, classes: int = 5, noise: float = 0.8) -> Task:
     """A smooth pattern for each class, shifted by up to two pixels: pictures [num, 1, size, size], labels [num]."""
     coarse = torch.randn(classes, 1, 4, 4)
-    patterns = F.interpolate(coarse, size=(size, size), mode="bilinear")
+    patterns = functional.interpolate(coarse, size=(size, size), mode="bilinear")
     labels = torch.randint(classes, (num + 384,))
     shifts = torch.randint(-2, 3, (num + 384, 2)).tolist()
     shown = torch.stack(
@@ -88,7 +88,7 @@ def waves(num: int = 4096, *, dims: int = 8, noise: float = 0.1) -> Task:
 
 
 def chains(num: int = 2048, *, vocabulary: int = 20, length: int = 20) -> Task:
-    """Text of a made-up language in which a token allows three successors: tokens and their successors [num, length]."""
+    """Text of a made-up language in which three tokens may follow one: tokens and their successors [num, length]."""
     successors = torch.stack([torch.randperm(vocabulary)[:3] for _ in range(vocabulary)])
     choice = torch.multinomial(torch.tensor([0.75, 0.2, 0.05]), (num + 256) * length, replacement=True)
     choice = choice.view(num + 256, length)
@@ -102,7 +102,7 @@ def chains(num: int = 2048, *, vocabulary: int = 20, length: int = 20) -> Task:
 def mlp(*sizes: int, dropout: float = 0.0, activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
     """Linear layers of these widths with activations between them."""
     layers: list[nn.Module] = []
-    for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
         layers.append(nn.Linear(fan_in, fan_out))
         if i < len(sizes) - 2:
             layers.append(activation())
@@ -157,7 +157,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, -1))
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).flatten(2))
         out: Tensor = x + self.mlp(self.norm2(x))
         return out
@@ -184,10 +184,10 @@ class Transformer(nn.Module):
 
 def token_loss(logits: Tensor, tokens: Tensor) -> Tensor:
     """Cross-entropy over all positions."""
-    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+    return functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
 
 
-def validate(model: nn.Module, task: Task, loss: Loss = F.cross_entropy) -> float:
+def validate(model: nn.Module, task: Task, loss: Loss = functional.cross_entropy) -> float:
     """The loss on the other examples, in evaluation mode; the model is in training mode afterwards."""
     model.eval()
     with torch.no_grad():

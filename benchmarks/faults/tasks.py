@@ -81,7 +81,7 @@ def regression(seed: int, *, num: int, dim: int, noise: float = 0.1, hidden: int
     return _split(inputs, targets, num, seed)
 
 
-def mixture(seed: int, *, num: int, dim: int, classes: int, spread: float = 0.5, centres: int = 3) -> Task:
+def mixture(seed: int, *, num: int, dim: int, classes: int, spread: float = 0.8, centres: int = 3) -> Task:
     """Classes made of several Gaussian clouds each, so that no line separates them; inputs of variance about 1."""
     draw = torch.Generator().manual_seed(2000 + seed)
     places = torch.randn(classes * centres, dim, generator=draw)
@@ -122,6 +122,16 @@ def adding(seed: int, *, num: int, length: int) -> Task:
     marks[rows, half + torch.randint(length - half, (num + 384,), generator=draw)] = 1
     targets = (numbers * marks).sum(1, keepdim=True)
     return _split(torch.stack([numbers, marks], 2), targets, num, seed)
+
+
+def fading(seed: int, *, num: int, length: int, dim: int = 3) -> Task:
+    """What remains at a sequence's end of its projected entries, each of which fades to 0.8 of itself a step."""
+    draw = torch.Generator().manual_seed(4500 + seed)
+    inputs = torch.randn(num + 384, length, dim, generator=draw)
+    direction = torch.randn(dim, generator=draw)
+    ages = torch.arange(length - 1, -1, -1)
+    targets = (torch.tanh(inputs @ (direction / direction.norm())) * 0.8**ages).sum(1, keepdim=True)
+    return _split(inputs, targets / targets.std(), num, seed)
 
 
 def recall(seed: int, *, num: int, length: int, symbols: int = 6) -> Task:

@@ -277,6 +277,11 @@ class Run:
                 return
             time.sleep(poll_s)
 
+    def frames(self) -> list[Iterator[Frame]]:
+        """The rows of each table on the current line, oldest first; histograms are not among them."""
+        line = self._line(None)
+        return [self._new_frames(layout.TABLES, table, line, {}, {}) for table in self._all(layout.TABLES)]
+
     def _new_frames(
         self,
         folder: str,

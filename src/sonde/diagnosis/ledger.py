@@ -1,0 +1,76 @@
+"""The life of findings: each is opened once, updated while it is seen, and closed when it is not seen any more."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sonde.core.findings import Evidence, Finding
+from sonde.rules.rule import Rule, Sighting
+
+_MOST_EVIDENCE = 6
+_MOST_PLACES = 50
+
+
+class Ledger:
+    """The findings of a run so far, one for each rule and stretch of time in which it saw its condition."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Finding] = {}
+        self._closed: list[Finding] = []
+
+    def take(self, rule: type[Rule] | Rule, step: int, sightings: Sequence[Sighting]) -> Finding | None:
+        """Note what a rule sees at a step: the finding that is new, or worse than before; else None."""
+        finding = self._open.get(rule.code)
+        if not sightings:
+            if finding is not None and step - finding.last_step > rule.quiet_steps:
+                self._closed.append(replace(finding, open=False))
+                del self._open[rule.code]
+            return None
+        seen = max(sightings, key=lambda sighting: sighting.severity)
+        where = tuple(dict.fromkeys(place for sighting in sightings for place in sighting.where))
+        evidence = tuple(item for sighting in sightings for item in sighting.evidence)[:_MOST_EVIDENCE]
+        if finding is None:
+            first = min(step if sighting.since is None else sighting.since for sighting in sightings)
+            opened = Finding(
+                code=rule.code,
+                name=rule.name,
+                severity=seen.severity,
+                first_step=max(0, min(first, step)),
+                last_step=step,
+                open=True,
+                where=where[:_MOST_PLACES],
+                message=seen.message,
+                evidence=evidence,
+            )
+            self._open[rule.code] = opened
+            return opened
+        worse = seen.severity > finding.severity
+        updated = replace(
+            finding,
+            last_step=step,
+            severity=max(finding.severity, seen.severity),
+            where=tuple(dict.fromkeys((*finding.where, *where)))[:_MOST_PLACES],
+            message=seen.message if worse else finding.message,
+            evidence=evidence if worse else _kept(finding.evidence, evidence),
+        )
+        self._open[rule.code] = updated
+        return updated if worse else None
+
+    def put(self, finding: Finding) -> None:
+        """Replace an open finding by one with causes and remedies."""
+        if finding.code in self._open:
+            self._open[finding.code] = finding
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All of them, by the step at which they began."""
+        return tuple(sorted((*self._closed, *self._open.values()), key=lambda f: (f.first_step, f.code)))
+
+    @property
+    def open(self) -> tuple[Finding, ...]:
+        """Those that still hold."""
+        return tuple(self._open.values())
+
+
+def _kept(old: tuple[Evidence, ...], new: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    """The first evidence stays: it is what the finding was opened for."""
+    return old or new

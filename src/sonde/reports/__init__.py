@@ -1,0 +1,1 @@
+"""From a stored run to something to read: diagnosis, reports, comparisons."""

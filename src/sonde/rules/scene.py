@@ -1,0 +1,175 @@
+"""What is known at one step: the rows that were measured, and what was said about the run."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sonde.core.frames import Columns, Frame, is_missing
+from sonde.core.records import Float64, Int64
+
+
+class Layers(NamedTuple):
+    """One statistic of several parameters or modules."""
+
+    names: tuple[str, ...]
+    values: Float64
+    steps: Int64 | None = None
+    """When each was measured, where they are the latest ones."""
+
+
+class Fact(NamedTuple):
+    """An event of the run: what preflight found, what is not measured, a skipped step, a burst."""
+
+    kind: str
+    data: Mapping[str, Any]
+
+
+class _Group(NamedTuple):
+    """The values of one path within a table's row."""
+
+    path: str
+    names: tuple[str, ...]
+    places: npt.NDArray[np.intp]
+
+
+class _Split(NamedTuple):
+    scalars: tuple[tuple[str, int], ...]
+    groups: tuple[_Group, ...]
+
+
+class Scene:
+    """The numbers of one step.
+
+    A number that was measured as NaN is NaN and *there*; one that was not measured is not there.
+
+    Attributes:
+        step: The training's step.
+        facts: Events since the step before.
+    """
+
+    def __init__(
+        self, step: int, scalars: Mapping[str, float], layers: Mapping[str, Sequence[Layers]], facts: Sequence[Fact]
+    ) -> None:
+        self.step, self.facts = step, tuple(facts)
+        self._scalars, self._layers = scalars, layers
+
+    def __contains__(self, tag: str) -> bool:
+        return tag in self._scalars
+
+    def value(self, tag: str) -> float:
+        """A number of the whole run, such as `loss`; NaN where it was not measured, or was NaN."""
+        return self._scalars.get(tag, float("nan"))
+
+    def layers(self, path: str) -> Layers | None:
+        """What was measured of a statistic (`grad/rms`) at this step, a value a layer; None where nothing was."""
+        parts = self._layers.get(path)
+        if not parts:
+            return None
+        if len(parts) == 1:
+            return parts[0]
+        return Layers(
+            tuple(name for part in parts for name in part.names), np.concatenate([part.values for part in parts])
+        )
+
+    def paths(self) -> Iterable[str]:
+        """The statistics of layers that were measured."""
+        return self._layers.keys()
+
+
+class Scenes:
+    """Makes scenes out of rows, and remembers the latest value of every layer.
+
+    Example:
+        >>> scenes = Scenes()
+        >>> columns = Columns("step", ("loss", "grad/rms@a", "grad/rms@b"))
+        >>> scene = scenes.take(3, [Frame(columns, 3, 0.0, np.array([2.0, 0.1, 0.2], np.float32))], [])
+        >>> scene.value("loss"), scene.layers("grad/rms").names, "lr" in scene
+        (2.0, ('a', 'b'), False)
+    """
+
+    def __init__(self) -> None:
+        self._splits: dict[int, tuple[Columns, _Split]] = {}
+        self._latest: dict[str, _Latest] = {}
+
+    def take(self, step: int, frames: Sequence[Frame], facts: Sequence[Fact]) -> Scene:
+        """The scene of a step, from all of its rows."""
+        scalars: dict[str, float] = {}
+        layers: dict[str, list[Layers]] = {}
+        for frame in frames:
+            if frame.columns.bins > 1:
+                continue
+            split = self._split(frame.columns)
+            missing = is_missing(frame.values)
+            some_missing = bool(missing.any())
+            wide = frame.values.astype(np.float64)
+            for tag, place in split.scalars:
+                if not missing[place]:
+                    scalars[tag] = float(wide[place])
+            for group in split.groups:
+                values, names = wide[group.places], group.names
+                if some_missing:
+                    there = ~missing[group.places]
+                    if not there.all():
+                        values = values[there]
+                        names = tuple(name for name, is_there in zip(names, there, strict=True) if is_there)
+                if names:
+                    layers.setdefault(group.path, []).append(Layers(names, values))
+                    self._latest.setdefault(group.path, _Latest()).note(names, values, step)
+        return Scene(step, scalars, layers, facts)
+
+    def latest(self, path: str) -> Layers | None:
+        """Every layer's latest value of a statistic that is measured in turns; None where there is none yet."""
+        latest = self._latest.get(path)
+        return None if latest is None else latest.layers()
+
+    def _split(self, columns: Columns) -> _Split:
+        known = self._splits.get(id(columns))
+        if known is not None and known[0] is columns:
+            return known[1]
+        scalars: list[tuple[str, int]] = []
+        groups: dict[str, tuple[list[str], list[int]]] = {}
+        for place, tag in enumerate(columns.tags):
+            path, at, where = tag.partition("@")
+            if at:
+                names, places = groups.setdefault(path, ([], []))
+                names.append(where)
+                places.append(place)
+            else:
+                scalars.append((tag, place))
+        split = _Split(
+            tuple(scalars),
+            tuple(_Group(path, tuple(names), np.array(places)) for path, (names, places) in groups.items()),
+        )
+        if len(self._splits) >= 1024:
+            self._splits.clear()
+        self._splits[id(columns)] = columns, split
+        return split
+
+
+class _Latest:
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self._names: tuple[str, ...] = ()
+        self._values = np.empty(0)
+        self._steps = np.empty(0, np.int64)
+        self._known: dict[int, tuple[tuple[str, ...], npt.NDArray[np.intp]]] = {}
+
+    def note(self, names: tuple[str, ...], values: Float64, step: int) -> None:
+        known = self._known.get(id(names))
+        if known is None or known[0] is not names:
+            new = [name for name in names if name not in self._places]
+            if new:
+                self._places.update({name: len(self._names) + i for i, name in enumerate(new)})
+                self._names += tuple(new)
+                self._values = np.concatenate([self._values, np.full(len(new), np.nan)])
+                self._steps = np.concatenate([self._steps, np.full(len(new), -1)])
+            if len(self._known) >= 256:
+                self._known.clear()
+            known = self._known[id(names)] = names, np.array([self._places[name] for name in names])
+        self._values[known[1]] = values
+        self._steps[known[1]] = step
+
+    def layers(self) -> Layers:
+        return Layers(self._names, self._values.copy(), self._steps.copy())
