@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
 
@@ -147,18 +148,23 @@ def identical_apart(steps: int) -> None:
 # Waiting.
 
 
-def no_sync(steps: int = 200) -> None:
+def no_sync(warm_up: int, steps: int = 200) -> None:
     training = Training(1)
+    said = "no synchronisation"
     with tempfile.TemporaryDirectory() as folder, training.watched(folder) as watch:
-        watch.step(training.step())
+        for _ in range(warm_up):
+            watch.step(training.step())
         torch.cuda.set_sync_debug_mode("error")
         try:
             for _ in range(steps):
                 watch.step(training.step())
+        except RuntimeError as error:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            said = f"{error}, {frame.filename}:{frame.lineno}"
         finally:
             torch.cuda.set_sync_debug_mode("default")
         torch.cuda.synchronize()
-    print(f"{steps} watched steps without a synchronisation")
+    print(f"{steps} watched steps after {warm_up}: {said}", flush=True)
 
 
 TRACED = re.compile(
@@ -293,7 +299,8 @@ def main() -> None:
     print(torch.__version__, torch.cuda.get_device_name(), flush=True)
     if options.identity_steps:
         identical_apart(options.identity_steps)
-    no_sync()
+    for warm_up in (1, 105):  # from the first time that something is measured on, and from the second
+        no_sync(warm_up)
     for batch in (16, 4):
         overhead(f"GPT-2 small, batch {batch} × 1024", batch, options.rounds, options.steps)
     if options.trace:

@@ -6,7 +6,7 @@ import pytest
 
 import sonde
 
-PUBLIC = ["Run", "Watch", "Writer", "__version__", "load", "record", "watch"]
+PUBLIC = ["Run", "Watch", "Writer", "__version__", "diagnose", "load", "record", "watch"]
 
 
 def test_the_public_names_are_these() -> None:

@@ -136,7 +136,7 @@ def mlp_plateau(session: Session) -> float:
         inputs = inputs @ directions / variances.sqrt()
     task = tasks.Task(inputs[:2048], targets[:2048], inputs[2048:], targets[2048:], session.seed)
     model = mlp([dim, 48, 1], nn.Tanh)
-    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.01), momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(3e-3), momentum=0.9)
     return tasks.fit(session, model, optimizer, task, functional.mse_loss, epochs=12, batch=64)
 
 

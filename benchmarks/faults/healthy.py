@@ -16,23 +16,22 @@ _cross_entropy, _mse = functional.cross_entropy, functional.mse_loss
 
 
 def frozen_backbone(session: Session) -> float:
-    """A head on a frozen, pretrained body."""
+    """A new head on a frozen, pretrained body."""
     draw = tasks.begin(session)
     task = tasks.mixture(session.seed, num=2304, dim=16, classes=4)
-    model = nn.ModuleDict({"body": mlp([16, 96, draw.choice([64, 96])]), "head": nn.Linear(1, 4)})
-    width = linears(model["body"])[-1].out_features
-    model["head"] = nn.Linear(width, 4)
-    network = nn.Sequential(model["body"], nn.ReLU(), model["head"])
-    pretraining = torch.optim.Adam(network.parameters(), lr=1e-3)
+    model = mlp([16, 96, draw.choice([64, 96]), 4])
+    pretraining = torch.optim.Adam(model.parameters(), lr=1e-3)
     for _ in range(3):
         for inputs, targets in task.batches(64):
             pretraining.zero_grad()
-            _cross_entropy(network(inputs), targets).backward()
+            _cross_entropy(model(inputs), targets).backward()
             pretraining.step()
-    network[2].reset_parameters()
-    network[0].requires_grad_(False)
-    optimizer = torch.optim.Adam((p for p in network.parameters() if p.requires_grad), lr=session.lr(5e-3))
-    return tasks.fit(session, network, optimizer, task, _cross_entropy, epochs=8, batch=64)
+    model.requires_grad_(False)
+    head = linears(model)[-1]
+    head.reset_parameters()
+    head.requires_grad_(True)
+    optimizer = torch.optim.Adam((p for p in model.parameters() if p.requires_grad), lr=session.lr(5e-3))
+    return tasks.fit(session, model, optimizer, task, _cross_entropy, epochs=8, batch=64)
 
 
 def relu_zeros(session: Session) -> float:
@@ -51,7 +50,7 @@ def edge_of_stability(session: Session) -> float:
     draw = tasks.begin(session)
     task = tasks.regression(session.seed, num=256, dim=8, noise=0.0, hidden=6)
     model = mlp([8, draw.choice([48, 64]), 48, 1], nn.Tanh)
-    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(draw.uniform(0.18, 0.24)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(draw.uniform(0.45, 0.55)))
     with session.watch(model, optimizer) as watch:
         for step in range(1, 501):
             loss = _mse(model(task.inputs), task.targets)
@@ -75,51 +74,39 @@ def cosine_restarts(session: Session) -> float:
 
 
 def curriculum(session: Session) -> float:
-    """Sequences grow longer every few epochs, so that the loss jumps up and comes down again."""
+    """Images grow noisier every few epochs, so that the loss jumps up and comes down again."""
     draw = tasks.begin(session)
-    model = Recurrent(nn.GRU, 16, draw.choice([40, 48]), 6, symbols=6)
+    model = cnn(draw.choice([8, 10]), norm=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(4e-3))
-    longest = tasks.recall(session.seed, num=1280, length=12)
+    stages = [tasks.shapes(session.seed, num=2048, noise=noise) for noise in (0.15, 0.3, 0.5)]
     with session.watch(model, optimizer) as watch:
-        for epoch in range(16):
-            task = tasks.recall(session.seed, num=1280, length=4 + 2 * (epoch // 4 + 1) - 2)
-            for inputs, targets in watch.data(task.batches(64)):
-                loss = _cross_entropy(model(inputs), targets)
-                optimizer.zero_grad()
-                loss.backward()
-                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimizer.step()
-                watch.step(loss)
-            quality = tasks.validate(model, task, _cross_entropy)
-            watch.evaluate(loss=quality, metrics={"longest": tasks.validate(model, longest, _cross_entropy)})
-            watch.epoch()
+        for stage in stages:
+            for _ in range(4):
+                for inputs, targets in watch.data(stage.batches(64)):
+                    loss = _cross_entropy(model(inputs), targets)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    watch.step(loss)
+                quality = tasks.validate(model, stage, _cross_entropy)
+                watch.evaluate(metrics={"loss_now": quality, "accuracy": tasks.accuracy(model, stages[-1])})
+                watch.epoch()
     return quality
 
 
 def sparse_embedding(session: Session) -> float:
-    """A large embedding of which each batch touches few rows."""
+    """A large embedding of which each batch touches few rows, some of them hardly ever."""
     draw = tasks.begin(session)
     generator = torch.Generator().manual_seed(11000 + session.seed)
-    items = draw.choice([1500, 2000])
-    truth = torch.randn(items, 4, generator=generator)
-    ids = (torch.rand(15872, 2, generator=generator).square() * items).long()
-    targets = (truth[ids[:, 0]] * truth[ids[:, 1]]).sum(1, keepdim=True) / 2
-    task = tasks.Task(ids[:15360], targets[:15360], ids[15360:], targets[15360:], session.seed)
-    table = nn.Embedding(items, 16)
-    nn.init.normal_(table.weight, std=0.3)
-    head = mlp([32, 64, 1])
-
-    class Pairs(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.table, self.head = table, head
-
-        def forward(self, pair: Tensor) -> Tensor:
-            return self.head(self.table(pair).flatten(1))
-
-    model = Pairs()
-    optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(4e-3))
-    return tasks.fit(session, model, optimizer, task, _mse, epochs=4, batch=128)
+    items = draw.choice([600, 800])
+    truth = torch.randn(items, 1, generator=generator)
+    ids = (torch.rand(26112, 3, generator=generator).square() * items).long()
+    targets = truth[ids[:, 0]] + truth[ids[:, 1]] - truth[ids[:, 2]]
+    task = tasks.Task(ids[:25600], targets[:25600], ids[25600:], targets[25600:], session.seed)
+    model = nn.Sequential(nn.Embedding(items, 12), nn.Flatten(), nn.Linear(36, 1))
+    nn.init.normal_(model[0].weight, std=0.1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(5e-3))
+    return tasks.fit(session, model, optimizer, task, _mse, epochs=4, batch=64)
 
 
 def gan(session: Session) -> float:
@@ -339,8 +326,8 @@ def momentum_oscillating(session: Session) -> float:
     draw = tasks.begin(session)
     task = tasks.regression(session.seed, num=2048, dim=8, noise=0.05)
     model = mlp([8, draw.choice([48, 64]), 48, 1], nn.Tanh)
-    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.02), momentum=0.97)
-    return tasks.fit(session, model, optimizer, task, _mse, epochs=12, batch=256 // 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.04), momentum=0.98)
+    return tasks.fit(session, model, optimizer, task, _mse, epochs=30, batch=128)
 
 
 def clipping_often(session: Session) -> float:
@@ -462,9 +449,8 @@ def multi_task(session: Session) -> float:
     classes = tasks.mixture(session.seed, num=2304, dim=16, classes=4)
     values = classes.inputs[:, :4].tanh().sum(1, keepdim=True)
     val_values = classes.val_inputs[:, :4].tanh().sum(1, keepdim=True)
-    body, head, gauge = mlp([16, 64, draw.choice([48, 64])]), nn.Linear(1, 1), nn.Linear(1, 1)
-    width = linears(body)[-1].out_features
-    head, gauge = nn.Linear(width, 4), nn.Linear(width, 1)
+    width = draw.choice([48, 64])
+    body, head, gauge = mlp([16, 64, width]), nn.Linear(width, 4), nn.Linear(width, 1)
     model = nn.ModuleDict({"body": body, "head": head, "gauge": gauge})
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(2e-3))
     quality = math.nan
@@ -493,7 +479,7 @@ def multi_task(session: Session) -> float:
 def lbfgs(session: Session) -> float:
     """A second-order optimiser that calls the model several times a step."""
     draw = tasks.begin(session)
-    task = tasks.regression(session.seed, num=512, dim=6, noise=0.05, hidden=6)
+    task = tasks.regression(session.seed, num=2048, dim=6, noise=0.05, hidden=6)
     model = mlp([6, draw.choice([16, 24]), 1], nn.Tanh)
     optimizer = torch.optim.LBFGS(model.parameters(), lr=session.lr(0.5), max_iter=4, line_search_fn="strong_wolfe")
 
@@ -565,7 +551,7 @@ def outliers_robust(session: Session) -> float:
 def late_breakthrough(session: Session) -> float:
     """A first phase at the trivial loss, as the task's structure demands, then the breakthrough."""
     draw = tasks.begin(session)
-    task = tasks.recall(session.seed, num=2560, length=draw.choice([12, 13]))
+    task = tasks.recall(session.seed, num=2560, length=draw.choice([14, 15, 16]))
     model = Recurrent(nn.GRU, 16, 48, 6, symbols=6)
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(6e-3))
     return tasks.fit(session, model, optimizer, task, _cross_entropy, epochs=14, batch=64, clip=1.0, tell_data=False)
@@ -620,14 +606,14 @@ def autoencoder(session: Session) -> float:
 def zero_started_residuals(session: Session) -> float:
     """The last layer of each block starts at zero, as is good practice."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=2304, dim=16, classes=4)
+    task = tasks.mixture(session.seed, num=6400, dim=16, classes=4)
     model = ResidualMlp(16, draw.choice([48, 64]), 4, 4)
     for block in model.blocks:
         nn.init.zeros_(block.down.weight)
         nn.init.zeros_(block.down.bias)
     nn.init.zeros_(model.head.weight)
     optimizer = torch.optim.AdamW(model.parameters(), lr=session.lr(2e-3), weight_decay=0.01)
-    return tasks.fit(session, model, optimizer, task, _cross_entropy, epochs=8, batch=64, tell_data=False)
+    return tasks.fit(session, model, optimizer, task, _cross_entropy, epochs=3, batch=64, tell_data=False)
 
 
 _TRAININGS = {

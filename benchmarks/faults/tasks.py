@@ -127,11 +127,11 @@ def adding(seed: int, *, num: int, length: int) -> Task:
 def fading(seed: int, *, num: int, length: int, dim: int = 3) -> Task:
     """What remains at a sequence's end of its projected entries, each of which fades to 0.8 of itself a step."""
     draw = torch.Generator().manual_seed(4500 + seed)
+    direction = torch.randn(dim, generator=draw)  # first, to be the same for every length
     inputs = torch.randn(num + 384, length, dim, generator=draw)
-    direction = torch.randn(dim, generator=draw)
     ages = torch.arange(length - 1, -1, -1)
     targets = (torch.tanh(inputs @ (direction / direction.norm())) * 0.8**ages).sum(1, keepdim=True)
-    return _split(inputs, targets / targets.std(), num, seed)
+    return _split(inputs, targets, num, seed)
 
 
 def recall(seed: int, *, num: int, length: int, symbols: int = 6) -> Task:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sonde.monitor.watch import Watch, watch
+    from sonde.reports.diagnosing import diagnose
     from sonde.store.reader import Run, load
     from sonde.store.writer import Writer, record
 
@@ -14,12 +15,13 @@ _PUBLIC = {
     "Run": "sonde.store.reader",
     "Watch": "sonde.monitor.watch",
     "Writer": "sonde.store.writer",
+    "diagnose": "sonde.reports.diagnosing",
     "load": "sonde.store.reader",
     "record": "sonde.store.writer",
     "watch": "sonde.monitor.watch",
 }
 
-__all__ = ["Run", "Watch", "Writer", "__version__", "load", "record", "watch"]
+__all__ = ["Run", "Watch", "Writer", "__version__", "diagnose", "load", "record", "watch"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,14 +1,14 @@
 """On a GPU: the training is the same to the bit, nothing waits, graphs are captured, and the numbers are right.
 
-This file is also a program: `python test_gpu.py FOLDER` trains every case of `CASES` with deterministic algorithms,
+This file is also a program: `python test_gpu.py NAME FOLDER` trains a case of `CASES` with deterministic algorithms,
 which must be asked for before CUDA starts, and writes to FOLDER, as JSON, what came of it.
 """
 
+import itertools
 import json
 import os
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ pytestmark = [
 
 NUM_STEPS = 300
 VOCABULARY = 61
+INITIAL_SCALE = 2.0**30  # overflows
 
 ALWAYS = Cadences(
     layers=every(1),
@@ -137,7 +138,7 @@ class Scaled:
 
     def __init__(self, net: nn.Module, optimizer: Any) -> None:
         self.net, self.optimizer = net, optimizer
-        self.scaler = torch.amp.GradScaler("cuda", init_scale=2.0**30, growth_interval=5)
+        self.scaler = torch.amp.GradScaler("cuda", init_scale=INITIAL_SCALE, growth_interval=5)
 
     def __call__(self, ids: Tensor) -> Any:
         self.optimizer.zero_grad()
@@ -217,42 +218,50 @@ def _bits(tensor: Tensor) -> str:
 
 
 def as_program() -> None:
-    """Train every case: twice unwatched, once watched."""
-    folder = Path(sys.argv[1])
+    """Train a case: twice unwatched, once watched."""
+    name, folder = sys.argv[1], Path(sys.argv[2])
     torch.use_deterministic_algorithms(True)
-    found: dict[str, Any] = {}
-    for i, (name, case) in enumerate(CASES.items()):
-        try:
-            plain, control, watched = (train(case, run) for run in (None, None, folder / str(i)))
-            found[name] = {
-                "failed": "",
-                "control": [what for what in plain.bits if plain.bits[what] != control.bits[what]],
-                "differ": [what for what in plain.bits if plain.bits[what] != watched.bits[what]],
-                "num_skipped": sum(b < a for a, b in zip([2.0**30, *plain.scales], plain.scales, strict=False)),
-                "num_recorded": len(sonde.load(folder / str(i)).series("loss").step),
-                "losses": plain.losses,
-            }
-        except Exception:
-            found[name] = {"failed": traceback.format_exc()}
+    plain, control, watched = (train(CASES[name], run) for run in (None, None, folder / "run"))
+    found = {
+        "control": [what for what in plain.bits if plain.bits[what] != control.bits[what]],
+        "differ": [what for what in plain.bits if plain.bits[what] != watched.bits[what]],
+        "num_skipped": sum(b < a for a, b in itertools.pairwise([INITIAL_SCALE, *plain.scales])),
+        "num_recorded": len(sonde.load(folder / "run").series("loss").step),
+        "losses": plain.losses,
+    }
     (folder / "found.json").write_text(json.dumps(found))
 
 
+class Process(NamedTuple):
+    running: "subprocess.Popen[str]"
+    folder: Path
+
+
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("cases")
-    environment = {**os.environ, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
-    process = subprocess.run(
-        [sys.executable, __file__, str(folder)], env=environment, capture_output=True, text=True, check=False
-    )
-    assert process.returncode == 0, process.stderr
-    found: dict[str, Any] = json.loads((folder / "found.json").read_text())
-    return found
+def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Process]]:
+    """All at the same time: each is bound by its own thread."""
+    processes = {}
+    for name in CASES:
+        folder = tmp_path_factory.mktemp("case")
+        running = subprocess.Popen(
+            [sys.executable, __file__, name, str(folder)],
+            env={**os.environ, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        processes[name] = Process(running, folder)
+    yield processes
+    for process in processes.values():
+        process.running.kill()
+        process.running.communicate()
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_training_is_bit_identical_with_and_without_watching(name: str, trained: dict[str, Any]) -> None:
-    found = trained[name]
-    assert not found["failed"], found["failed"]
+def test_training_is_bit_identical_with_and_without_watching(name: str, trainings: dict[str, Process]) -> None:
+    running, folder = trainings[name]
+    _, said = running.communicate(timeout=300)
+    assert running.returncode == 0, said
+    found = json.loads((folder / "found.json").read_text())
     assert not found["control"], "two unwatched runs must agree, or this test says nothing"
     assert not found["differ"]
     assert found["losses"][-1] < found["losses"][0]
@@ -389,22 +398,27 @@ def waiting_raises() -> Iterator[Callable[[], None]]:
     torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("cadence", [ALWAYS, None], ids=["always", "defaults"])
 @pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(
+    ("cadence", "num_before"),
+    [(ALWAYS, 1), (None, 1), (ALWAYS, 5), (None, 105)],
+    ids=["always", "defaults", "always, once all have had their turn", "defaults, once all have had their turn"],
+)
 def test_two_hundred_watched_steps_never_wait_for_the_device(
-    tmp_path: Path, cadence: Cadences | None, fused: bool, waiting_raises: Callable[[], None]
+    tmp_path: Path, cadence: Cadences | None, num_before: int, fused: bool, waiting_raises: Callable[[], None]
 ) -> None:
     net = Gpt().cuda()
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, fused=fused, foreach=not fused)
     iterate = Plain(net, optimizer, dtype=torch.bfloat16, clips=True)
     some = sentences()
     with watching(net, optimizer, tmp_path / "run", cadence) as watch:
-        watch.step(iterate(some[0]))
+        for _ in range(num_before):
+            watch.step(iterate(some[0]))
         waiting_raises()
         for i in range(200):
             watch.step(iterate(some[i % len(some)]))
         torch.cuda.set_sync_debug_mode("default")
-    assert len(values(tmp_path / "run", "grad/norm")) == 201
+    assert len(values(tmp_path / "run", "grad/norm")) == num_before + 200
 
 
 # Numbers.

@@ -143,13 +143,11 @@ def test_of_a_sharded_parameter_the_local_part_counts() -> None:
     assert found["memory/parameters"] == found["memory/gradients"] == 2 * 8 * 4
 
 
-def test_on_a_cpu_the_allocator_is_not_measured_and_said_so() -> None:
+def test_on_a_cpu_there_is_no_allocator_to_ask() -> None:
     memory = Memory({"": nn.Linear(1, 1)}, {})
     found = iteration(memory, lambda: None)
-    if not torch.cuda.is_available():
-        assert not {"memory/peak", "memory/activations"} & set(found)
-    assert "host/rss" in memory.not_measured()["memory/peak"]
-    assert set(found) | set(memory.not_measured()) == set(memory.yields)
+    assert set(found) == {"memory/parameters", "memory/gradients", "memory/buffers", "memory/optimizer"}
+    assert memory.not_measured() == {}
 
 
 def test_after_closing_nothing_is_held() -> None:

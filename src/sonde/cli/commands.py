@@ -15,6 +15,8 @@ COMMANDS = Door(
     kind="command",
     builtins={
         "demo": "sonde.cli.demo:demo",
+        "diagnose": "sonde.cli.diagnose:diagnose",
+        "explain": "sonde.cli.explain:explain",
         "export": "sonde.cli.export:export",
         "runs": "sonde.cli.runs:runs",
         "show": "sonde.cli.show:show",
@@ -25,7 +27,7 @@ COMMANDS = Door(
 EXIT_STATUS = """\b
 Exit status:
   0    done
-  1    reserved for findings
+  1    a run has findings of severity warning or above
   2    wrong usage, or a run that cannot be read or written
   130  interrupted
 """

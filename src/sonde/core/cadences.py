@@ -58,13 +58,13 @@ class Rotation:
     """Which of `num_slots` tensors (or blocks) have their turn at a step.
 
     In every `interval_steps` steps in a row each slot comes exactly once, and no step has two slots more
-    than another: with n slots, interval T and p = (step − offset) mod T, the slots are ⌊p·n/T⌋ to
-    ⌊(p+1)·n/T⌋ − 1. With fewer slots than steps some steps have none.
+    than another: with n slots, interval T and p = (step − offset) mod T, the slots are ⌈p·n/T⌉ to
+    ⌈(p+1)·n/T⌉ − 1, so that the first one comes at once. With fewer slots than steps some steps have none.
 
     Example:
         >>> rotation = Rotation(every(4), num_slots=6)
         >>> [list(rotation.due(step)) for step in range(4)]
-        [[0], [1, 2], [3], [4, 5]]
+        [[0, 1], [2], [3, 4], [5]]
     """
 
     cadence: Every
@@ -77,7 +77,7 @@ class Rotation:
     def due(self, step: int) -> range:
         interval = self.cadence.interval_steps
         phase = (step - self.cadence.offset) % interval
-        return range(phase * self.num_slots // interval, (phase + 1) * self.num_slots // interval)
+        return range(-(-phase * self.num_slots // interval), -(-(phase + 1) * self.num_slots // interval))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,41 @@
+"""`sonde diagnose`: what is wrong with a run, why, and what to do."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sonde.cli import console
+
+
+def diagnose(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    information: Annotated[bool, typer.Option("--all", help="Print what is only worth knowing as well.")] = False,
+) -> None:
+    """Say what is wrong with a run, with the evidence, the likely causes and what to try.
+
+    Works on finished and running trainings alike. The exit status is 1 where there is a warning or worse.
+
+    Example:
+      sonde diagnose runs/demo
+      sonde diagnose runs/demo --json | jq .verdict
+    """
+    from sonde.core.findings import Severity
+    from sonde.reports.diagnosing import diagnose as judge
+
+    diagnosis = judge(run)
+    if json:
+        console.result_json(diagnosis.to_json())
+    else:
+        shown = [finding for finding in diagnosis if information or finding.severity.is_alarm]
+        hidden = len(diagnosis.findings) - len(shown)
+        for finding in shown:
+            print(f"{finding}\n")
+        print(f"{run}: {diagnosis.verdict} after {diagnosis.steps:,} steps")
+        if hidden:
+            print(f"{hidden} more are only worth knowing: sonde diagnose {run} --all")
+        if diagnosis.not_measured:
+            print(f"{len(diagnosis.not_measured)} kinds of series were not measured: sonde diagnose {run} --json")
+    if any(finding.severity >= Severity.WARNING for finding in diagnosis):
+        raise typer.Exit(1)

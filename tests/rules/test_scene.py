@@ -1,0 +1,53 @@
+"""What rules see of a step."""
+
+import numpy as np
+
+from sonde.core.frames import MISSING, Columns, Frame
+from sonde.rules.scene import Fact, Layers, Scenes
+from sonde.rules.tracking import Tracked, track
+from sonde.signals.ema import Ema
+
+
+def _frame(step: int, **values: float) -> Frame:
+    tags = tuple(name.replace("__", "/").replace("_at_", "@") for name in values)
+    return Frame(Columns("step", tags), step, 0.0, np.array(list(values.values()), np.float32))
+
+
+def test_a_measured_nan_is_there_and_a_missing_value_is_not() -> None:
+    scene = Scenes().take(1, [_frame(1, loss=float("nan"), lr=MISSING, grad__rms_at_a=MISSING, grad__rms_at_b=2.0)], [])
+    assert "loss" in scene
+    assert np.isnan(scene.value("loss"))
+    assert "lr" not in scene
+    layers = scene.layers("grad/rms")
+    assert layers is not None
+    assert layers.names == ("b",)
+
+
+def test_layers_of_several_tables_are_one() -> None:
+    scene = Scenes().take(1, [_frame(1, grad__rms_at_a=1.0), _frame(1, grad__rms_at_b=2.0)], [Fact("note", {})])
+    layers = scene.layers("grad/rms")
+    assert layers is not None
+    assert (layers.names, layers.values.tolist()) == (("a", "b"), [1.0, 2.0])
+    assert scene.facts[0].kind == "note"
+
+
+def test_the_latest_value_of_each_layer_is_remembered_with_its_step() -> None:
+    scenes = Scenes()
+    scenes.take(1, [_frame(1, act__rms_at_a=1.0)], [])
+    scenes.take(2, [_frame(2, act__rms_at_b=5.0)], [])
+    scenes.take(3, [_frame(3, act__rms_at_a=2.0)], [])
+    latest = scenes.latest("act/rms")
+    assert latest is not None
+    assert latest.steps is not None
+    assert (latest.names, latest.values.tolist(), latest.steps.tolist()) == (("a", "b"), [2.0, 5.0], [3, 2])
+    assert scenes.latest("act/dead") is None
+
+
+def test_layers_that_come_later_do_not_disturb_those_that_are_there() -> None:
+    ema = Ema()
+    tracked, out = track(ema, Tracked(), Layers(("a",), np.array([1.0])))
+    tracked, out = track(ema, tracked, Layers(("b", "a"), np.array([5.0, 1.0])))
+    assert tracked.names == ("a", "b")
+    np.testing.assert_allclose(out, [1.0, 5.0])
+    tracked, out = track(ema, tracked, Layers(("b",), np.array([5.0])))
+    np.testing.assert_allclose(out, [1.0, 5.0])
