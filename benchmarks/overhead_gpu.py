@@ -190,7 +190,7 @@ def trace(batch: int = 4, steps: int = 50) -> None:
             run(110)  # every probe has had its turn once
             torch.cuda.synchronize()
             activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-            with torch.profiler.profile(activities=activities) as profiler:
+            with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
                 run(steps)
                 torch.cuda.synchronize()
             if watch:

@@ -212,7 +212,7 @@ def data_drift_slow(session: Session) -> float:
 
 
 def shuffled_labels(session: Session) -> float:
-    """Labels were sorted on their way, inputs were not: they have nothing to do with each other."""
+    """Labels were shuffled on their way, inputs were not: they have nothing to do with each other."""
     pick = begin(session, 109)
     task = clusters(16384)
     model = mlp(16, pick.choice([32, 40, 48]), 32, 6)

@@ -1,12 +1,11 @@
 """Trainings whose initialisation, activations or depth are wrong: signals that die, grow or stay alike."""
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
-
 from benchmarks.faults import tasks
 from benchmarks.faults.models import Recurrent, ResidualMlp, linears, mlp
 from benchmarks.faults.scenario import Scenario, Session
+from torch import Tensor, nn
+from torch.nn import functional
 
 ACCIDENT_STEP = 150
 
@@ -14,7 +13,7 @@ ACCIDENT_STEP = 150
 def mlp_vanishing_sigmoid(session: Session) -> float:
     """Ten sigmoid layers; the twin has rectifiers, started for them."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=2304, dim=16, classes=4)
+    task = tasks.mixture(session.seed, num=4608, dim=16, classes=4)
     depth = draw.choice([8, 10])
     model = mlp([16, *[48] * depth, 4], nn.ReLU if session.fixed else nn.Sigmoid)
     for layer in linears(model)[:-1]:
@@ -24,16 +23,16 @@ def mlp_vanishing_sigmoid(session: Session) -> float:
             nn.init.xavier_normal_(layer.weight)
         nn.init.zeros_(layer.bias)
     optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.02), momentum=0.9)
-    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64)
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=5, batch=64)
 
 
 def mlp_vanishing_tanh(session: Session) -> float:
     """A deep tanh net under small weights, as PyTorch draws them; the twin has skips and normalisation."""
     draw = tasks.begin(session)
     task = tasks.regression(session.seed, num=2048, dim=10)
-    depth = draw.choice([12, 14])
+    depth = draw.choice([20, 22])
     if session.fixed:
-        model: nn.Module = ResidualMlp(10, 32, depth // 2, 1)
+        model: nn.Module = ResidualMlp(10, 32, depth // 4, 1)
     else:
         model = mlp([10, *[32] * depth, 1], nn.Tanh)
     optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.01), momentum=0.9)
@@ -47,7 +46,9 @@ def rnn_long_sequence(session: Session) -> float:
     task = tasks.recall(session.seed, num=1536, length=length, symbols=5)
     model = Recurrent(nn.RNN, 12, draw.choice([32, 40]), 5, symbols=5)
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(2e-3))
-    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64, clip=1.0)
+    return tasks.fit(
+        session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64, clip=1.0, tell_data=False
+    )
 
 
 def mlp_gain_drift(session: Session) -> float:
@@ -79,14 +80,14 @@ def mlp_gain_drift(session: Session) -> float:
 def mlp_init_too_large(session: Session) -> float:
     """Weights drawn from a unit normal whatever the width."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=2304, dim=16, classes=4)
+    task = tasks.mixture(session.seed, num=4608, dim=16, classes=4)
     width = draw.choice([64, 80])
     model = mlp([16, width, width, width, 4])
     if not session.fixed:
         for layer in linears(model):
             nn.init.normal_(layer.weight, std=1.0)
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(2e-3))
-    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=8, batch=64)
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=4, batch=64)
 
 
 def mlp_init_too_small(session: Session) -> float:
@@ -109,30 +110,30 @@ def mlp_init_too_small(session: Session) -> float:
 def mlp_symmetric(session: Session) -> float:
     """All weights of a layer start at one number, so that its units stay one unit."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=2304, dim=12, classes=4)
+    task = tasks.mixture(session.seed, num=4608, dim=12, classes=4)
     model = mlp([12, draw.choice([48, 64]), 48, 4], nn.Tanh)
     if not session.fixed:
         for layer in linears(model):
             nn.init.constant_(layer.weight, draw.uniform(0.02, 0.08))
             nn.init.zeros_(layer.bias)
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(3e-3))
-    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64)
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=5, batch=64, tell_data=False)
 
 
 def mlp_dead_from_bias(session: Session) -> float:
     """Hidden biases start far below zero: nearly no unit ever fires."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=2304, dim=16, classes=4)
+    task = tasks.mixture(session.seed, num=4608, dim=16, classes=4)
     model = mlp([16, 96, draw.choice([64, 96]), 4])
     if not session.fixed:
         for layer in linears(model)[:-1]:
             nn.init.constant_(layer.bias, -draw.uniform(1.6, 2.0))
     optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.05), momentum=0.9)
-    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64, tell_data=False)
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=5, batch=64, tell_data=False)
 
 
 def mlp_dead_after_accident(session: Session) -> float:
-    """In the middle of the run the hidden biases are overwritten by some far below zero: most rectifiers fall silent."""
+    """The hidden biases are overwritten in mid-run by some far below zero: most rectifiers fall silent."""
     draw = tasks.begin(session)
     task = tasks.regression(session.seed, num=2304, dim=10)
     model = mlp([10, 64, 64, draw.choice([32, 48]), 1])
@@ -173,11 +174,11 @@ class Steep(nn.Module):
 def mlp_saturated(session: Session) -> float:
     """Activations so steep that nearly all units sit at ±1."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=2304, dim=16, classes=4)
+    task = tasks.mixture(session.seed, num=4608, dim=16, classes=4)
     slope = 1.0 if session.fixed else draw.uniform(40, 60)
     model = mlp([16, 64, 64, 64, 4], lambda: Steep(slope))
     optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.02), momentum=0.9)
-    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64)
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=5, batch=64)
 
 
 def mlp_saturated_sigmoid(session: Session) -> float:
@@ -194,14 +195,14 @@ def mlp_saturated_sigmoid(session: Session) -> float:
 def resmlp_activation_explosion(session: Session) -> float:
     """Skips without normalisation, each block doubling its input or more."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=1792, dim=16, classes=4)
+    task = tasks.mixture(session.seed, num=4480, dim=16, classes=4)
     depth = draw.choice([10, 12])
     model = ResidualMlp(16, 40, depth, 4, norm=session.fixed)
     for block in model.blocks:
         nn.init.kaiming_normal_(block.up.weight)
         nn.init.kaiming_normal_(block.down.weight)
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(1e-3))
-    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64)
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=4, batch=64, tell_data=False)
 
 
 class TwoBranches(nn.Module):
@@ -220,12 +221,12 @@ class TwoBranches(nn.Module):
 def mlp_gradient_imbalance(session: Session) -> float:
     """One branch is amplified: its gradient takes up the whole of the clipped norm, the others' share is nothing."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=2304, dim=16, classes=4)
+    task = tasks.mixture(session.seed, num=4608, dim=16, classes=4)
     model = TwoBranches(16, draw.choice([48, 64]), 4, 1.0 if session.fixed else draw.uniform(80, 120))
     nn.init.zeros_(model.wide.weight)
     nn.init.zeros_(model.wide.bias)
     optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.05), momentum=0.9)
-    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64, clip=1.0)
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=5, batch=64, clip=1.0)
 
 
 SCENARIOS = [

@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 import torch
-from torch import nn
-from torch.nn import functional
-
 from benchmarks.faults import tasks
 from benchmarks.faults.models import ResidualMlp, cnn, linears, mlp
 from benchmarks.faults.scenario import Scenario, Session
+from torch import nn
+from torch.nn import functional
 
 
 def _flip(task: tasks.Task, share: float, classes: int) -> tasks.Task:
@@ -73,21 +72,21 @@ def mlp_missing_regularisation(session: Session) -> float:
 def mlp_underfitting(session: Session) -> float:
     """So much dropout that little gets through."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=2304, dim=16, classes=5)
+    task = tasks.mixture(session.seed, num=4608, dim=16, classes=5)
     dropout = session.knob("dropout", 0.1 if session.fixed else draw.uniform(0.74, 0.78))
     model = mlp([16, 48, 48, 48, 5], dropout=dropout)
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(2e-3))
-    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64)
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=5, batch=64)
 
 
 def linear_insufficient_capacity(session: Session) -> float:
     """A linear classifier for classes that no line separates."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=2560, dim=draw.choice([6, 8]), classes=4, spread=0.4, centres=5)
+    task = tasks.mixture(session.seed, num=5120, dim=draw.choice([6, 8]), classes=4, spread=0.4, centres=5)
     dim = task.inputs.shape[1]
     model = mlp([dim, 64, 64, 4]) if session.fixed else mlp([dim, 4])
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(5e-3))
-    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=12, batch=64)
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=6, batch=64)
 
 
 def mlp_insufficient_capacity(session: Session) -> float:
@@ -103,11 +102,11 @@ def mlp_insufficient_capacity(session: Session) -> float:
 def mlp_weight_decay_too_strong(session: Session) -> float:
     """Decay that takes off more than the gradient puts on."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=2304, dim=16, classes=4)
+    task = tasks.mixture(session.seed, num=4608, dim=16, classes=4)
     model = mlp([16, draw.choice([64, 80]), 64, 4])
     decay = session.knob("weight_decay", 1e-2 if session.fixed else draw.uniform(18, 30))
     optimizer = torch.optim.AdamW(model.parameters(), lr=session.lr(3e-3), weight_decay=decay)
-    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64)
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=5, batch=64)
 
 
 def cnn_weight_decay_too_strong(session: Session) -> float:
@@ -116,10 +115,8 @@ def cnn_weight_decay_too_strong(session: Session) -> float:
     task = tasks.shapes(session.seed, num=1792)
     model = cnn(draw.choice([8, 10]), norm=True)
     decay = session.knob("weight_decay", 1e-4 if session.fixed else draw.uniform(0.5, 0.7))
-    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.03), momentum=0.9, weight_decay=decay)
-    return tasks.fit(
-        session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64, tell_data=False
-    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.015), momentum=0.9, weight_decay=decay)
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64, tell_data=False)
 
 
 def mlp_plateau(session: Session) -> float:
@@ -188,9 +185,7 @@ def cnn_label_noise(session: Session) -> float:
         task = _flip(task, share, 4)
     model = cnn(6, norm=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(4e-3))
-    return tasks.fit(
-        session, model, optimizer, task, functional.cross_entropy, epochs=9, batch=64, tell_data=False
-    )
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=9, batch=64, tell_data=False)
 
 
 def _shuffled(task: tasks.Task) -> tasks.Task:
@@ -221,10 +216,8 @@ def cnn_no_signal(session: Session) -> float:
     if not session.fixed:
         task = _shuffled(task)
     model = cnn(draw.choice([6, 8]), norm=True)
-    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.05), momentum=0.9)
-    return tasks.fit(
-        session, model, optimizer, task, functional.cross_entropy, epochs=4, batch=64, tell_data=False
-    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.02), momentum=0.9)
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=4, batch=64, tell_data=False)
 
 
 def resmlp_no_signal(session: Session) -> float:

@@ -1,5 +1,6 @@
 """The small models that the trainings use."""
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -11,7 +12,7 @@ from torch.nn import functional
 def mlp(sizes: Sequence[int], activation: Callable[[], nn.Module] = nn.ReLU, *, dropout: float = 0.0) -> nn.Sequential:
     """Linear layers of these sizes with an activation (and dropout, if any) between them."""
     layers: list[nn.Module] = []
-    for i, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
         layers.append(nn.Linear(inputs, outputs))
         if i < len(sizes) - 2:
             layers.append(activation())

@@ -3,13 +3,12 @@
 import math
 
 import torch
-from torch import nn
-from torch.nn import functional
-from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR, StepLR
-
 from benchmarks.faults import tasks
 from benchmarks.faults.models import Recurrent, ResidualCnn, Transformer, cnn, linears, mlp
 from benchmarks.faults.scenario import Scenario, Session
+from torch import nn
+from torch.nn import functional
+from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR, StepLR
 
 SPIKE_STEP = 150
 JUMP_STEP = 180
@@ -18,12 +17,12 @@ JUMP_STEP = 180
 def mlp_lr_too_high(session: Session) -> float:
     """Momentum SGD at twenty times the rate that works."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=2560, dim=draw.choice([16, 20, 24]), classes=5)
+    task = tasks.mixture(session.seed, num=5120, dim=draw.choice([16, 20, 24]), classes=5)
     width = draw.choice([64, 96])
     model = mlp([task.inputs.shape[1], width, width, 5])
     rate = 0.03 if session.fixed else 0.7 * draw.uniform(0.9, 1.3)
     optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(rate), momentum=0.9)
-    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=8, batch=64)
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=4, batch=64)
 
 
 def transformer_lr_too_high(session: Session) -> float:
@@ -31,7 +30,7 @@ def transformer_lr_too_high(session: Session) -> float:
     draw = tasks.begin(session)
     task = tasks.language(session.seed, num=1600, context=32)
     model = Transformer(vocabulary=tasks.VOCABULARY, context=32, dim=draw.choice([32, 40]))
-    rate = 3e-3 if session.fixed else 0.1 * draw.uniform(0.8, 1.4)
+    rate = 3e-3 if session.fixed else 0.2 * draw.uniform(0.8, 1.4)
     optimizer = torch.optim.AdamW(model.parameters(), lr=session.lr(rate), weight_decay=0.01)
     warmup = LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 40))
     return tasks.fit(
@@ -77,7 +76,7 @@ def _spike(session: Session, model: nn.Module, task: tasks.Task, *, rate: float,
     loader = task.batches(64)
     step = 0
     with session.watch(model, optimizer) as watch:
-        for _ in range(10):
+        for _ in range(5):
             for inputs, targets in watch.data(loader):
                 step += 1
                 spiked = not session.fixed and SPIKE_STEP <= step < SPIKE_STEP + steps
@@ -97,7 +96,7 @@ def _spike(session: Session, model: nn.Module, task: tasks.Task, *, rate: float,
 def mlp_lr_spike(session: Session) -> float:
     """A few steps at hundreds of times the rate, by a slip in a hand-written schedule."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=2304, dim=16, classes=4)
+    task = tasks.mixture(session.seed, num=4608, dim=16, classes=4)
     model = mlp([16, draw.choice([64, 96]), 64, 64, 4])
     return _spike(session, model, task, rate=1e-3, factor=500 * draw.uniform(1, 1.5), steps=draw.choice([3, 4, 5]))
 
@@ -105,7 +104,7 @@ def mlp_lr_spike(session: Session) -> float:
 def cnn_lr_spike(session: Session) -> float:
     """The same on images."""
     draw = tasks.begin(session)
-    task = tasks.shapes(session.seed, num=2304)
+    task = tasks.shapes(session.seed, num=4608)
     model = cnn(draw.choice([8, 12]))
     return _spike(session, model, task, rate=2e-3, factor=250 * draw.uniform(1, 1.5), steps=draw.choice([2, 4]))
 
@@ -129,9 +128,7 @@ def cnn_schedule_decays_too_fast(session: Session) -> float:
     model = cnn(draw.choice([8, 10]), norm=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.02), momentum=0.9)
     decay = ExponentialLR(optimizer, gamma=0.995 if session.fixed else draw.uniform(0.93, 0.95))
-    return tasks.fit(
-        session, model, optimizer, task, functional.cross_entropy, epochs=12, batch=64, each_step=decay
-    )
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=12, batch=64, each_step=decay)
 
 
 def gru_schedule_decays_too_fast(session: Session) -> float:
@@ -185,9 +182,7 @@ def mlp_missing_lr_decay(session: Session) -> float:
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(0.035 * draw.uniform(0.9, 1.3)))
     epochs, batch = 10, 40
     decay = CosineAnnealingLR(optimizer, epochs * 60) if session.fixed else None
-    return tasks.fit(
-        session, model, optimizer, task, functional.mse_loss, epochs=epochs, batch=batch, each_step=decay
-    )
+    return tasks.fit(session, model, optimizer, task, functional.mse_loss, epochs=epochs, batch=batch, each_step=decay)
 
 
 def rnn_exploding_gradients(session: Session) -> float:
@@ -201,27 +196,25 @@ def rnn_exploding_gradients(session: Session) -> float:
 
 
 def rnn_missing_clipping(session: Session) -> float:
-    """Mostly short sequences; the rare long ones have gradients that are orders of magnitude larger."""
+    """Mostly small gradients, and now and then a cliff: one unclipped step over it undoes what was learned."""
     draw = tasks.begin(session)
-    short = tasks.fading(session.seed, num=2048, length=12)
-    long = tasks.fading(session.seed, num=2048, length=draw.choice([56, 64]))
+    task = tasks.fading(session.seed, num=2048, length=draw.choice([36, 40, 44]))
     model = Recurrent(nn.RNN, 3, 40, 1)
-    model.rnn = nn.RNN(3, 40, nonlinearity="relu", batch_first=True)
-    nn.init.orthogonal_(model.rnn.weight_hh_l0, gain=1.08)
-    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.02 * draw.uniform(0.9, 1.2)), momentum=0.9)
-    limit = session.clip_norm(1.0 if session.fixed else None)
+    nn.init.orthogonal_(model.rnn.weight_hh_l0, gain=1.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.09 * draw.uniform(0.9, 1.2)), momentum=0.9)
+    limit = session.clip_norm(0.3 if session.fixed else None)
+    loader = task.batches(64)
     with session.watch(model, optimizer) as watch:
-        for _ in range(12):
-            buckets = [(short if draw.random() < 0.96 else long, rows) for rows in torch.randperm(2048).split(64)]
-            for bucket, rows in buckets:
-                loss = functional.mse_loss(model(bucket.inputs[rows]), bucket.targets[rows])
+        for _ in range(10):
+            for inputs, targets in loader:
+                loss = functional.mse_loss(model(inputs), targets)
                 optimizer.zero_grad()
                 loss.backward()
                 if limit is not None:
                     nn.utils.clip_grad_norm_(model.parameters(), limit)
                 optimizer.step()
-                watch.step(loss, samples=len(rows))
-            quality = tasks.validate(model, short, functional.mse_loss)
+                watch.step(loss, samples=len(inputs))
+            quality = tasks.validate(model, task, functional.mse_loss)
             watch.evaluate(loss=quality)
             watch.epoch()
     return quality
@@ -230,11 +223,11 @@ def rnn_missing_clipping(session: Session) -> float:
 def mlp_clip_too_aggressive(session: Session) -> float:
     """Clipped to a thousandth of the usual gradient, at every step."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=2304, dim=draw.choice([12, 16]), classes=4)
+    task = tasks.mixture(session.seed, num=4608, dim=draw.choice([12, 16]), classes=4)
     model = mlp([task.inputs.shape[1], 64, 64, 4])
-    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.1), momentum=0.9)
-    limit = 1.0 if session.fixed else 2e-3 * draw.uniform(0.5, 1.5)
-    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64, clip=limit)
+    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.05), momentum=0.9)
+    limit = 1.0 if session.fixed else 4e-3 * draw.uniform(0.5, 1.5)
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=5, batch=64, clip=limit)
 
 
 def gru_clip_too_aggressive(session: Session) -> float:
@@ -252,14 +245,14 @@ def gru_clip_too_aggressive(session: Session) -> float:
 def mlp_weight_norm_jump(session: Session) -> float:
     """One layer is overwritten in the middle of the run by weights in other units."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=2304, dim=16, classes=4)
+    task = tasks.mixture(session.seed, num=4608, dim=16, classes=4)
     model = mlp([16, 64, 64, 64, 4])
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(1e-3))
     loader = task.batches(64)
     place, factor = draw.choice([1, 2]), draw.uniform(25, 40)
     step = 0
     with session.watch(model, optimizer) as watch:
-        for _ in range(10):
+        for _ in range(5):
             for inputs, targets in watch.data(loader):
                 step += 1
                 if step == JUMP_STEP and not session.fixed:
@@ -294,9 +287,7 @@ def cnn_batch_too_large(session: Session) -> float:
     model = cnn(draw.choice([6, 8]))
     optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.02), momentum=0.8)
     batch = 32 if session.fixed else 512
-    return tasks.fit(
-        session, model, optimizer, task, functional.cross_entropy, epochs=40, batch=batch, tell_data=False
-    )
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=40, batch=batch, tell_data=False)
 
 
 def mlp_adam_epsilon_underflow(session: Session) -> float:
@@ -355,7 +346,8 @@ SCENARIOS = [
         ("missing-clipping", "bad-initialisation"), repairable=True,
     ),
     Scenario(
-        "rnn-missing-clipping", "missing-clipping", rnn_missing_clipping, ("exploding-gradients",), repairable=True
+        "rnn-missing-clipping", "missing-clipping", rnn_missing_clipping,
+        ("exploding-gradients", "lr-too-high"), repairable=True,
     ),
     Scenario("mlp-clip-too-aggressive", "clip-too-aggressive", mlp_clip_too_aggressive, repairable=True),
     Scenario("gru-clip-too-aggressive", "clip-too-aggressive", gru_clip_too_aggressive, repairable=True),

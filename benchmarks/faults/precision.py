@@ -12,7 +12,6 @@ from benchmarks.faults.small_models import (
     mlp,
     pictures,
     validate,
-    waves,
 )
 from torch import Tensor, nn
 from torch.nn import functional
@@ -23,7 +22,7 @@ def _half() -> torch.autocast:
 
 
 def clip_before_unscale_mlp(session: Session) -> float:
-    """Gradients are clipped while they still carry the loss scale of 65536."""
+    """Gradients are clipped while they still carry the loss scale."""
     pick = begin(session, 201)
     task = clusters()
     model = mlp(16, pick.choice([48, 64, 80]), 48, 6)
@@ -99,7 +98,7 @@ def precision_overflow_pooling(session: Session) -> float:
     task = pictures(1024)
     model = Bilinear(5, pick.choice([8, 10]), divide_first=session.fixed)
     with torch.no_grad():
-        model.features[2].weight.mul_(60)
+        model.features[2].get_parameter("weight").mul_(60)
     optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(mildly(pick, 0.05)), momentum=0.9)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
 
@@ -123,30 +122,32 @@ def precision_overflow_pooling(session: Session) -> float:
     return found
 
 
-def precision_overflow_loss(session: Session) -> float:
-    """A loss summed up in fp16: squares of errors in large units exceed 65504. The twin computes the loss in fp32."""
+def precision_overflow_softmax(session: Session) -> float:
+    """A softmax by hand, in fp16: exp(x) is infinite from x = 11.1 on, which a good classifier reaches."""
     pick = begin(session, 204)
-    task = waves()
-    unit = mildly(pick, 120.0)
-    model = mlp(8, pick.choice([48, 64]), 48, 1, activation=nn.Tanh)
-    optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(mildly(pick, 5e-3)))
+    task = pictures(noise=0.5)
+    model = ConvNet(5, width=pick.choice([10, 12, 16]))
+    optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(mildly(pick, 4e-3)))
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+
+    def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
+        if session.fixed:
+            logits = logits - logits.amax(1, keepdim=True).detach()
+        return (logits.exp().sum(1).log() - logits.gather(1, labels[:, None])[:, 0]).mean()
 
     def judge() -> float:
-        with torch.no_grad():
-            return functional.mse_loss(model(task.val_inputs), task.val_targets).item()
+        with torch.no_grad(), _half():
+            return loss_of(model(task.val_inputs), task.val_targets).item()
 
     with session.watch(model, optimizer) as watch:
         for _ in range(5):
-            for points, values in task.batches(64, 60):
+            for shown, labels in task.batches(32, 60):
                 optimizer.zero_grad()
                 with _half():
-                    guess = model(points)
-                errors = (guess.float() - values) * unit
-                if not session.fixed:
-                    errors = errors.half()
-                loss = errors.square().mean() / unit**2
-                loss.backward()
-                optimizer.step()
+                    loss = loss_of(model(shown), labels)
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
                 watch.step(loss)
             found = judge()
             watch.evaluate(loss=found)
@@ -156,11 +157,14 @@ def precision_overflow_loss(session: Session) -> float:
 def precision_underflow_mlp(session: Session) -> float:
     """Weights in bf16: most updates are smaller than the distance to the next number."""
     pick = begin(session, 205)
-    task = clusters()
+    task = clusters(apart=1.3)
     model = mlp(16, pick.choice([96, 128]), 96, 6)
+    for module in model:
+        if isinstance(module, nn.Linear):
+            nn.init.kaiming_normal_(module.weight)
     dtype = torch.float32 if session.fixed else torch.bfloat16
     model.to(dtype)
-    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(mildly(pick, 0.02)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(mildly(pick, 3e-4)))
 
     def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
         return functional.cross_entropy(logits.float(), labels)
@@ -197,13 +201,13 @@ class TokenMixer(nn.Module):
 
 
 def precision_underflow_language(session: Session) -> float:
-    """The same with Adam: its rate is below the spacing of bf16 weights."""
+    """The same in a language model: its embeddings do not move at all."""
     pick = begin(session, 206)
     task = chains()
     model = TokenMixer(20, pick.choice([24, 32]))
     if not session.fixed:
         model.to(torch.bfloat16)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=session.lr(mildly(pick, 4e-4)), weight_decay=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=session.lr(mildly(pick, 2.8e-4)), weight_decay=0.0)
 
     def loss_of(logits: Tensor, tokens: Tensor) -> Tensor:
         return functional.cross_entropy(logits.float().flatten(0, 1), tokens.flatten())
@@ -223,14 +227,20 @@ def precision_underflow_language(session: Session) -> float:
 
 
 def missing_loss_scaling_fields(session: Session) -> float:
-    """Small numbers to predict (metres), averaged over many: their gradients are below fp16's smallest number."""
+    """An autoencoder of small numbers, averaged over many: gradients are below the smallest number of fp16."""
     pick = begin(session, 207)
-    field = pictures(1536, noise=0.3)
-    target = 2e-3 * functional.avg_pool2d(field.inputs, 3, stride=1, padding=1).flatten(1)
-    val_target = 2e-3 * functional.avg_pool2d(field.val_inputs, 3, stride=1, padding=1).flatten(1)
-    task = Task(field.inputs.flatten(1), target, field.val_inputs.flatten(1), val_target)
-    model = mlp(144, pick.choice([96, 128]), 144, activation=nn.Tanh)
-    optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(mildly(pick, 1e-3)), eps=1e-16)
+    task = pictures(1536, noise=0.15)
+    unit = 2e-3
+    model = mlp(144, pick.choice([56, 64, 72]), 16, 64, 144, activation=nn.Tanh)
+    with torch.no_grad():
+        model[-1].get_parameter("weight").mul_(unit)
+        model[-1].get_parameter("bias").zero_()
+
+    def loss_of(restored: Tensor, shown: Tensor) -> Tensor:
+        return functional.mse_loss(restored.float(), unit * shown)
+
+    task = Task(task.inputs.flatten(1), task.inputs.flatten(1), task.val_inputs.flatten(1), task.val_inputs.flatten(1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(mildly(pick, 5e-4)), eps=1e-16)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16, enabled=session.fixed)
     loader = task.loader(64)
     with session.watch(model, optimizer) as watch:
@@ -239,14 +249,14 @@ def missing_loss_scaling_fields(session: Session) -> float:
                 optimizer.zero_grad()
                 with _half():
                     guess = model(shown)
-                loss = functional.mse_loss(guess.float(), wanted)
+                loss = loss_of(guess, wanted)
                 scaler.scale(loss).backward()
                 scaler.step(optimizer)
                 scaler.update()
                 watch.step(loss)
-            found = validate(model, task, functional.mse_loss)
+            found = validate(model, task, loss_of)
             watch.evaluate(loss=found)
-    return found / 4e-6  # of the targets' unit
+    return found / unit**2
 
 
 def healthy_scale_search(session: Session) -> float:

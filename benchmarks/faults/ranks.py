@@ -76,25 +76,25 @@ def straggler_later(session: Session) -> float:
     return _mean_over_ranks(found)
 
 
-def rank_divergence_initialisation(session: Session) -> float:
-    """Gradients are averaged by hand, but the ranks began with different weights."""
+def rank_divergence_bypassed(session: Session) -> float:
+    """The loop calls the model inside of the wrapper, so gradients stay apart; each rank knows half of the classes."""
     pick = begin(session, 403)
-    task = _share(clusters())
-    width, rate = pick.choice([48, 64, 80]), session.lr(mildly(pick, 0.1))
-    torch.manual_seed(session.seed + (0 if session.fixed else dist.get_rank()))
-    model = mlp(16, width, 48, 6)
-    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
+    task = clusters()
+    in_order = task.targets.argsort().chunk(dist.get_world_size())[dist.get_rank()]
+    task = Task(task.inputs[in_order], task.targets[in_order], task.val_inputs, task.val_targets)
+    model = DistributedDataParallel(mlp(16, pick.choice([48, 64, 80]), 48, 6))
+    optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(mildly(pick, 0.1)), momentum=0.9)
     loader = task.loader(32)
+    called = model if session.fixed else model.module
     with session.watch(model, optimizer) as watch:
         for _ in range(4):
             for points, labels in watch.data(loader):
                 optimizer.zero_grad()
-                loss = functional.cross_entropy(model(points), labels)
+                loss = functional.cross_entropy(called(points), labels)
                 loss.backward()
-                _average_gradients(model)
                 optimizer.step()
                 watch.step(loss)
-            found = validate(model, task)
+            found = validate(model.module, task)
             watch.evaluate(loss=found)
     return _mean_over_ranks(found)
 
@@ -105,7 +105,7 @@ def rank_divergence_clip(session: Session) -> float:
     task = _share(clusters())
     model = mlp(16, pick.choice([48, 64, 80]), 48, 6)
     optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(mildly(pick, 0.1)), momentum=0.9)
-    limit = 0.1
+    limit = 0.05
     step = 0
     with session.watch(model, optimizer) as watch:
         for _ in range(5):

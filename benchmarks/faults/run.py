@@ -3,7 +3,8 @@
 The Sonde run of scenario `name` lies in FOLDER/<name>/<seed>-faulty, that of its repaired twin in <seed>-twin; a
 training without a fault has a twin only. FOLDER/results.jsonl gets a line for each run as it ends: name, seed, twin,
 quality (lower is better), seconds (of the training, without imports), steps, nonfinite_step (the first with a NaN or
-infinite loss), peak_mb and, where the process failed, error.
+infinite loss), peak_mb, complaints (what was printed to stderr, Sonde's own faults for one)
+and, where the process failed, error.
 
 Usage: python -m benchmarks.faults.run [--seeds 0,2] [--only PATTERN] [--jobs 2] [--out FOLDER]
 """
@@ -71,6 +72,7 @@ def train_here(scenario: Scenario, session: Session, *, rank: int, store: Path) 
     quality = float(scenario.train(session))
     seconds = time.perf_counter() - began
     if scenario.ranks > 1:
+        dist.barrier()  # one that leaves early takes the other's connection with it
         dist.destroy_process_group()
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     return {"quality": quality, "seconds": round(seconds, 2), "peak_mb": round(peak_mb)}
@@ -81,8 +83,12 @@ def describe(folder: Path) -> dict[str, Any]:
     import numpy as np
 
     import sonde
+    from sonde.core.errors import TagNotFound
 
-    losses = sonde.load(folder).series("loss")
+    try:
+        losses = sonde.load(folder).series("loss")
+    except TagNotFound:
+        return {"steps": 0, "nonfinite_step": None}
     bad = np.flatnonzero(~np.isfinite(losses.value))
     return {"steps": len(losses.step), "nonfinite_step": int(losses.step[bad[0]]) if len(bad) else None}
 
@@ -117,6 +123,9 @@ def start(scenario: Scenario, seed: int, *, twin: bool, out: Path) -> dict[str, 
             result.setdefault("error", Path(scratch, f"{failed[0]}.err").read_text()[-2_000:])
         else:
             result.update(json.loads(Path(scratch, "0.out").read_text().splitlines()[-1]))
+            complaints = "".join(Path(scratch, f"{rank}.err").read_text() for rank in range(scenario.ranks))
+            if complaints:
+                result["complaints"] = complaints[-500:]
     return result
 
 

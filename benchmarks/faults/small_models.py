@@ -200,6 +200,6 @@ def accuracy(model: nn.Module, task: Task) -> float:
     """Share of right labels among the other examples; the model is in training mode afterwards."""
     model.eval()
     with torch.no_grad():
-        found = (model(task.val_inputs).argmax(-1) == task.val_targets).float().mean().item()
+        found = float((model(task.val_inputs).argmax(-1) == task.val_targets).float().mean())
     model.train()
     return found

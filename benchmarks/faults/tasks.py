@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from benchmarks.faults.scenario import Session
 from torch import Tensor, nn
 from torch.nn import functional
-
-from benchmarks.faults.scenario import Session
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 

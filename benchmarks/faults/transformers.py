@@ -1,11 +1,10 @@
 """Trainings of small transformers whose attention, logits or embeddings run away."""
 
 import torch
-from torch import Tensor, nn
-
 from benchmarks.faults import tasks
 from benchmarks.faults.models import Transformer
 from benchmarks.faults.scenario import Scenario, Session
+from torch import Tensor, nn
 
 
 def attention_logit_growth(session: Session) -> float:

@@ -196,7 +196,10 @@ def test_watching_changes_no_graph_and_never_compiles_again(case: str, tmp_path:
     assert unwatched.graphs, "something was compiled"
     assert watched.graphs == unwatched.graphs
     assert watched.num_breaks <= unwatched.num_breaks + 2, "one for each hook of the optimiser"
-    assert unwatched.num_late == watched.num_late == 0
+    # Where a module is called compiled without our knowing, dynamo looks at our hook once, and finds nothing in it.
+    ours = 1 if case == "the model, unknown to us" else 0
+    assert unwatched.num_late == 0
+    assert watched.num_late <= ours
     assert all(map(torch.equal, unwatched.losses, watched.losses))
     run = sonde.load(tmp_path / "run")
     for tag in ("grad/rms@head.bias", "grad/cosine", "update/ratio@head.bias", "memory/parameters", "host/rss"):
@@ -231,8 +234,8 @@ def test_activations_and_gains_inside_compiled_regions_are_said_to_be_unmeasured
     [
         "the model",
         "a block",
-        pytest.param("the model, unknown to us", marks=pytest.mark.xfail(reason="nothing is said", strict=True)),
-        pytest.param("the whole step", marks=pytest.mark.xfail(reason="nothing is said", strict=True)),
+        "the model, unknown to us",
+        "the whole step",
     ],
 )
 def test_attention_inside_compiled_regions_is_said_to_be_unmeasured(case: str, tmp_path: Path) -> None:

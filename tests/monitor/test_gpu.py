@@ -27,6 +27,9 @@ from sonde.monitor.cadences import Cadences
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype:UserWarning"),
+    # Torch says so of `make_graphed_callables` itself, which captures on a stream of its own.
+    pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream does not match:UserWarning"),
 ]
 
 NUM_STEPS = 300

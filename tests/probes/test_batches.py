@@ -411,7 +411,7 @@ def trained(watched: Watched, device: torch.device) -> list[Tensor]:
             probe.mark("optimizer-done")
         optimizer.zero_grad()
         num_rows += sum(
-            len(list(reading.report(np.zeros(sum(t.numel() for t in reading.tensors)))))
+            len(list(reading.report(np.ones(sum(t.numel() for t in reading.tensors)))))
             for probe in probes
             for reading in probe.collect()
         )

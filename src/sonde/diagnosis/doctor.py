@@ -16,8 +16,8 @@ from sonde.rules.scene import Fact, Scenes
 class Doctor:
     """Diagnoses a run from its rows, one step after the other.
 
-    The rows of a step come together, sorted by the name of their table, when those of the next step begin: so a run that
-    is being recorded and the same run read from disk give the same findings.
+    The rows of a step come together, sorted by the name of their table, when those of the next step begin: so a run
+    that is being recorded and the same run read from disk give the same findings.
 
     Args:
         rules: Those to apply; all of the catalogue with their default settings where left out.
@@ -66,7 +66,7 @@ class Doctor:
             finding = self._ledger.take(rule, scene.step, sightings)
             if finding is not None:
                 found.append(finding)
-        self._ranking.note(look)
+        self._ranking.note(picture)
         explained = [self._ranking.explain(finding, self._ledger.findings) for finding in found]
         for finding in explained:
             self._ledger.put(finding)

@@ -1,7 +1,7 @@
 """The table of causes and signs: what speaks for which cause, and how strongly.
 
-A sign is a finding's code. A weight is a log-likelihood ratio: how much more often the sign is seen under the cause than
-under others, as a natural logarithm (1.1 three times, 2.3 ten times); a cost is the same for its absence.
+A sign is a finding's code. A weight is a log-likelihood ratio: how much more often the sign is seen under the cause
+than under others, as a natural logarithm (1.1 three times, 2.3 ten times); a cost is the same for its absence.
 """
 
 from collections.abc import Sequence

@@ -8,7 +8,8 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Finding, Severity, Suspect
 from sonde.diagnosis.evidence import TABLE, Row
 from sonde.diagnosis.remedies import remedies_for
-from sonde.rules.rule import Look, Rule
+from sonde.rules.picture import Picture
+from sonde.rules.rule import Rule
 
 _MOST_SUSPECTS = 4
 _UNKNOWN = 0.0  # log-odds of "none of these"
@@ -18,18 +19,17 @@ class Ranking:
     """Scores causes by the table of evidence.
 
     A cause's score is its prior and, for each row of the table that names it, the row's weight where its sign was seen,
-    and minus its cost where the sign was looked for and not seen. Signs are findings, of any severity. Confidence is the
-    share of exp(score) among all causes that could explain the finding and "none of these".
+    and minus its cost where the sign was looked for and not seen. Signs are findings, of any severity. Confidence is
+    the share of exp(score) among all causes that could explain the finding and "none of these".
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = {rule.code: rule for rule in rules}
-        self._look: Look | None = None
-        self._seen_tags: set[str] = set()
+        self._picture = Picture()
 
-    def note(self, look: Look) -> None:
+    def note(self, picture: Picture) -> None:
         """Remember the whole picture: remedies take their values from it."""
-        self._look = look
+        self._picture = picture
 
     def explain(self, finding: Finding, findings: Sequence[Finding]) -> Finding:
         """The finding with its suspects and remedies, in the light of all findings."""
@@ -42,7 +42,7 @@ class Ranking:
             for (score, because), cause in scored[:_MOST_SUSPECTS]
             if math.exp(score) / total >= 0.05
         )
-        remedies = remedies_for(suspects[0].cause, self._look) if suspects and self._look is not None else ()
+        remedies = remedies_for(suspects[0].cause, self._picture) if suspects else ()
         return replace(finding, causes=suspects, remedies=tuple(remedies))
 
     def score(self, cause: Cause, codes: dict[str, Finding]) -> tuple[float, str]:

@@ -1,25 +1,166 @@
-"""What to do about a cause, with values computed from the run."""
+"""What to do about a cause, with values computed from the run.
 
-from collections.abc import Sequence
+The defaults are those of long practice: half the learning rate for a plateau or drift, a fifth for update ratios out of
+range, a tenth for an explosion; clip at the usual norm of the run, or at 1 where it is not known.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 from sonde.core.causes import Cause
 from sonde.core.remedies import Action, Remedy, Safety
-from sonde.rules.rule import Look
+from sonde.core.strict_json import Json
+from sonde.rules.picture import Picture
 
 
-def remedies_for(cause: Cause, look: Look) -> Sequence[Remedy]:
-    """The remedies of a cause in order, the best first; none where there is none that Sonde knows."""
-    make = _REMEDIES.get(cause)
-    return () if make is None else make(look)
+def remedies_for(cause: Cause, picture: Picture) -> Sequence[Remedy]:
+    """The remedies of a cause in order, the best first; none where there is none that Sonde knows.
+
+    Example:
+        >>> print(remedies_for(Cause.LR_TOO_HIGH, Picture(lr=3e-3))[0])
+        [opt-in]  lower the learning rate 0.003 → 0.0003
+    """
+    return [make(picture) for make in _REMEDIES.get(cause, ())]
 
 
-def _lower_lr(factor: float):  # type: ignore[no-untyped-def]
-    def make(look: Look) -> Sequence[Remedy]:
-        lr = look.picture.lr
-        text = f"lower the learning rate {lr:.3g} → {lr * factor:.3g}"
-        return (Remedy(action=Action.LOWER_LR, args={"factor": factor}, safety=Safety.OPT_IN, text=text),)
+Make = Callable[[Picture], Remedy]
+
+
+def _lr(factor: float) -> Make:
+    def make(picture: Picture) -> Remedy:
+        action = Action.LOWER_LR if factor < 1 else Action.RAISE_LR
+        word = "lower" if factor < 1 else "raise"
+        # After a schedule has brought it down, the rate that was too high is the peak.
+        rate = picture.lr_peak if math.isfinite(picture.lr_peak) else picture.lr
+        text = f"{word} the learning rate {rate:.3g} → {rate * factor:.3g}"
+        return Remedy(action=action, args={"factor": factor}, safety=Safety.OPT_IN, text=text)
 
     return make
 
 
-_REMEDIES = {Cause.LR_TOO_HIGH: _lower_lr(0.1)}
+def _clip(picture: Picture) -> Remedy:
+    usual = picture.grad_median if math.isfinite(picture.grad_median) and picture.grad_median > 0 else 1.0
+    limit = float(f"{usual:.2g}")
+    text = f"clip the global gradient norm at {limit:g}, its usual size"
+    return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.OPT_IN, text=text)
+
+
+def _looser_clip(picture: Picture) -> Remedy:
+    usual = picture.grad_median if math.isfinite(picture.grad_median) and picture.grad_median > 0 else 1.0
+    limit = float(f"{2 * usual:.2g}")
+    text = f"raise the clipping norm to {limit:g}, twice the usual gradient, so that only outliers are clipped"
+    return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.OPT_IN, text=text)
+
+
+def _warmup(picture: Picture) -> Remedy:
+    steps = max(500, 2 * picture.step)
+    text = f"warm the learning rate up over {steps:,} steps"
+    return Remedy(action=Action.LENGTHEN_WARMUP, args={"steps": steps}, safety=Safety.OPT_IN, text=text)
+
+
+def _advice(action: Action, text: str, args: Mapping[str, Json] | None = None) -> Make:
+    remedy = Remedy(action=action, args=args or {}, safety=Safety.ADVICE, text=text)
+    return lambda _: remedy
+
+
+def _fix(text: str) -> Make:
+    return _advice(Action.FIX_LOOP, text)
+
+
+_BF16 = _advice(Action.USE_BF16, "train in bfloat16 instead of float16")
+_DECAY = _advice(Action.ADD_WEIGHT_DECAY, "add weight decay 0.01", {"weight_decay": 0.01})
+_DROPOUT = _advice(Action.ADD_DROPOUT, "add dropout 0.1", {"p": 0.1})
+_STOP = _advice(Action.EARLY_STOP, "stop, and keep the checkpoint with the best validation loss")
+_REINITIALISE = _advice(
+    Action.REINITIALISE,
+    "initialise by the activation: He for ReLU-likes, Xavier for tanh and sigmoid",
+    {"scheme": "auto"},
+)
+_NORM = _advice(Action.ADD_LAYERNORM, "add normalisation layers")
+_RESIDUAL = _advice(Action.ADD_RESIDUALS, "add residual connections")
+_INSPECT = _advice(Action.INSPECT_BATCH, "look at the batch of that step")
+_SKIP = Remedy(
+    action=Action.SKIP_BATCH, safety=Safety.OPT_IN, text="skip steps whose loss or gradient leaves its own band"
+)
+_BIGGER_BATCH = _advice(Action.BIGGER_BATCH, "double the batch, or accumulate gradients over two", {"factor": 2})
+_CAPACITY = _advice(Action.MORE_CAPACITY, "make the model one step larger (512 → 768 wide, 6 → 8 layers)")
+_NORMALISE = _advice(Action.NORMALISE_INPUTS, "normalise every input feature to mean 0 and standard deviation 1")
+_SLOWER = _advice(Action.SLOWER_SCHEDULE, "decay the learning rate more slowly, to the end of the training")
+_DECAY_LR = _advice(Action.DECAY_LR, "decay the learning rate: cosine to a tenth over the rest of the training")
+_QK = _advice(Action.ADD_QK_NORM, "normalise queries and keys (qk-norm)")
+_Z = _advice(Action.ADD_Z_LOSS, "add a z-loss of 1e-4 on log Z", {"weight": 1e-4})
+
+_REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
+    Cause.LR_TOO_HIGH: (_lr(0.1), _clip),
+    Cause.LR_TOO_LOW: (_lr(5.0),),
+    Cause.LR_SPIKE: (_advice(Action.SMOOTHER_SCHEDULE, "take the jump out of the learning-rate schedule"), _clip),
+    Cause.WARMUP_TOO_SHORT: (_warmup, _lr(0.2)),
+    Cause.SCHEDULE_DECAYS_TOO_FAST: (_SLOWER,),
+    Cause.SCHEDULE_MISAPPLIED: (_fix("call scheduler.step() once an epoch, not once a batch"), _SLOWER),
+    Cause.MISSING_LR_DECAY: (_DECAY_LR, _lr(0.5)),
+    Cause.VANISHING_GRADIENTS: (_REINITIALISE, _NORM, _RESIDUAL),
+    Cause.EXPLODING_GRADIENTS: (_clip, _lr(0.1)),
+    Cause.MISSING_CLIPPING: (_clip,),
+    Cause.CLIP_TOO_AGGRESSIVE: (_looser_clip,),
+    Cause.CLIP_BEFORE_UNSCALE: (_fix("call scaler.unscale_(optimizer) before clipping"),),
+    Cause.GAIN_DRIFT: (_lr(0.5), _clip),
+    Cause.BAD_INITIALISATION: (_REINITIALISE, _NORM),
+    Cause.SYMMETRIC_INITIALISATION: (_REINITIALISE,),
+    Cause.DEAD_UNITS: (_lr(0.2), _REINITIALISE),
+    Cause.SATURATED_UNITS: (_REINITIALISE, _NORM),
+    Cause.ACTIVATION_EXPLOSION: (_NORM, _lr(0.1)),
+    Cause.GRADIENT_IMBALANCE: (_NORM, _REINITIALISE),
+    Cause.WEIGHT_NORM_JUMP: (_lr(0.2), _clip),
+    Cause.OVERFITTING: (_STOP, _DECAY, _DROPOUT),
+    Cause.MISSING_REGULARISATION: (_DECAY, _DROPOUT, _STOP),
+    Cause.UNDERFITTING: (_CAPACITY, _advice(Action.TRAIN_LONGER, "train longer")),
+    Cause.INSUFFICIENT_CAPACITY: (_CAPACITY,),
+    Cause.WEIGHT_DECAY_TOO_STRONG: (
+        _advice(Action.LOWER_WEIGHT_DECAY, "divide the weight decay by ten", {"factor": 0.1}),
+    ),
+    Cause.PLATEAU: (_lr(0.5),),
+    Cause.LABEL_NOISE: (_advice(Action.ADD_LABEL_SMOOTHING, "add label smoothing 0.1", {"amount": 0.1}), _STOP),
+    Cause.NO_LEARNABLE_SIGNAL: (_advice(Action.INSPECT_BATCH, "check that labels belong to their inputs"),),
+    Cause.BAD_BATCH: (lambda _: _SKIP, _INSPECT),
+    Cause.NONFINITE_INPUT: (lambda _: _SKIP, _INSPECT),
+    Cause.UNNORMALISED_INPUTS: (_NORMALISE,),
+    Cause.DATA_DRIFT: (_INSPECT,),
+    Cause.DISCONNECTED_LAYER: (_fix("connect the layer to the loss, or remove it"),),
+    Cause.PARAMETER_NOT_IN_OPTIMIZER: (
+        _fix("give the parameters to the optimiser (build it after the model is complete)"),
+    ),
+    Cause.FROZEN_LAYER: (_fix("set requires_grad, and a learning rate above 0, for the layer"),),
+    Cause.MISSING_ZERO_GRAD: (_fix("call optimizer.zero_grad() in every iteration"),),
+    Cause.ZERO_GRAD_MISPLACED: (_fix("call optimizer.zero_grad() before backward, not between backward and step"),),
+    Cause.ACCUMULATION_NOT_SCALED: (_fix("divide the loss by the number of micro-batches"),),
+    Cause.WRONG_LOSS_REDUCTION: (_fix('use reduction="mean", or divide the learning rate by the batch size'), _lr(0.1)),
+    Cause.DOUBLE_SOFTMAX: (_fix("give raw logits to the loss: it applies softmax itself"),),
+    Cause.EVAL_MODE_IN_TRAINING: (_fix("call model.train() before training"),),
+    Cause.TRAIN_MODE_IN_EVALUATION: (_fix("call model.eval() before evaluating"),),
+    Cause.TRAIN_EVAL_MISMATCH: (
+        _fix("make training and evaluation see the same kind of data and the same statistics"),
+    ),
+    Cause.BATCHNORM_SMALL_BATCH: (
+        _advice(Action.ADD_LAYERNORM, "use GroupNorm or LayerNorm instead of BatchNorm"),
+        _BIGGER_BATCH,
+    ),
+    Cause.BATCH_TOO_SMALL: (_BIGGER_BATCH,),
+    Cause.LONG_SEQUENCE: (
+        _clip,
+        _advice(Action.ADD_LAYERNORM, "add normalisation, or train on shorter sequences first"),
+    ),
+    Cause.ATTENTION_LOGIT_GROWTH: (_QK, _lr(0.2)),
+    Cause.ATTENTION_ENTROPY_COLLAPSE: (_QK, _lr(0.2)),
+    Cause.OUTPUT_LOGIT_DRIFT: (_Z, _lr(0.5)),
+    Cause.EMBEDDING_NORM_GROWTH: (_DECAY, _lr(0.5)),
+    Cause.PRECISION_OVERFLOW: (_BF16, _advice(Action.USE_FP32, "train in float32")),
+    Cause.PRECISION_UNDERFLOW: (_advice(Action.USE_FP32, "keep the weights in float32"),),
+    Cause.MISSING_LOSS_SCALING: (_advice(Action.USE_LOSS_SCALING, "scale the loss: torch.amp.GradScaler"), _BF16),
+    Cause.OPTIMIZER_STATE_LOST: (_fix("save and load optimizer.state_dict() with the model"), _warmup),
+    Cause.ADAM_EPSILON_UNDERFLOW: (
+        _fix("lower Adam's eps below the root of its second moments, or scale the loss up"),
+    ),
+    Cause.MEMORY_LEAK: (_advice(Action.FREE_GRAPH, "detach what is kept between steps: loss.item(), tensor.detach()"),),
+    Cause.MEMORY_NEAR_LIMIT: (_advice(Action.ACCUMULATE_GRADIENTS, "halve the batch and accumulate over two"),),
+    Cause.DATA_STALL: (_advice(Action.MORE_LOADER_WORKERS, "give the data loader more workers"),),
+}

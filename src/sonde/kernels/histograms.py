@@ -72,25 +72,27 @@ def percentiles(histogram: npt.NDArray[np.int32], rows: Float64 | None = None) -
         >>> percentiles(counts).round(4).tolist()
         [1.0025, 1.0125, 1.0625, 1.125, 1.1875, 1.2375, 1.2475]
     """
-    ascending = np.take(histogram, _ASCENDING, axis=-1)
+    flat = histogram.reshape(-1, NUM_BINS)
+    ascending = np.take(flat, _ASCENDING, axis=-1)
     cumulated = np.cumsum(ascending, axis=-1, dtype=np.float64)
-    total = cumulated[..., -1]
-    density = np.pad(ascending / _WIDTH, [(0, 0)] * (ascending.ndim - 1) + [(1, 1)])
-    values = np.empty((*histogram.shape[:-1], len(PERCENTS)))
-    for i, percent in enumerate(PERCENTS):
-        rank = total * percent / 100
-        place = np.minimum(np.sum(cumulated < rank[..., None], axis=-1), len(_ASCENDING) - 1)
-        part = 1 - (_at(cumulated, place) - rank) / np.maximum(_at(ascending, place), 1)
-        left = _at(density, place) + _at(density, place + 1)
-        right = _at(density, place + 1) + _at(density, place + 2)
-        # Where the density goes from `left` to `right`, `part` of the bin's values lie below this part of its width.
-        root = np.sqrt(left**2 + (right - left) * part * (left + right))
-        with np.errstate(invalid="ignore"):
-            below = np.where(root > 0, part * (left + right) / (left + root), part)
-        values[..., i] = _LOWER[place] + below * (_UPPER[place] - _LOWER[place])
+    total = cumulated[:, -1:]
+    rank = total * _PERCENTS / 100
+    # The first bin up to which there are as many.
+    found = [np.searchsorted(one, ranks) for one, ranks in zip(cumulated, rank, strict=True)]
+    place = np.minimum(np.array(found, np.intp).reshape(rank.shape), len(_ASCENDING) - 1)
+    part = 1 - (_at(cumulated, place) - rank) / np.maximum(_at(ascending, place), 1)
+    before, here, after = (_density(ascending, place + i) for i in (-1, 0, 1))
+    left, right = before + here, here + after
+    # Where the density goes from `left` to `right`, `part` of the bin's values lie below this part of its width.
+    root = np.sqrt(left**2 + (right - left) * part * (left + right))
+    with np.errstate(invalid="ignore"):
+        below = np.where(root > 0, part * (left + right) / (left + root), part)
+    values = _LOWER[place] + below * (_UPPER[place] - _LOWER[place])
+    values = values.reshape(*histogram.shape[:-1], len(PERCENTS))
+    total = total.reshape(*histogram.shape[:-1], 1)
     if rows is not None:
         values = np.clip(values, rows[..., Column.MIN, None], rows[..., Column.MAX, None])
-    return np.where(total[..., None] > 0, values, np.nan)
+    return np.where(total > 0, values, np.nan)
 
 
 def coarse(histogram: npt.NDArray[np.int32], factor: float = 1.0) -> Float64:
@@ -112,11 +114,13 @@ def coarse(histogram: npt.NDArray[np.int32], factor: float = 1.0) -> Float64:
     shift = round(4 * np.log2(factor)) if 0 < factor < np.inf else 0
     half = (np.arange(1, _FINITE) + shift) // 2 - 2 * (127 + _COARSE_LOWEST)
     place = np.clip(half, -1, _COARSE_BINS - 1) + 1  # 0 is the middle
+    begins = np.flatnonzero(np.diff(place, prepend=-1))  # ascending, as the bins are
     counts = np.moveaxis(histogram, -1, 0)
     kept = np.zeros((NUM_COARSE, *counts.shape[1:]))
     for first, towards in ((0, 1), (NUM_BINS // 2, -1)):
         kept[_COARSE_BINS] += counts[first]
-        np.add.at(kept, _COARSE_BINS + towards * place, counts[first + 1 : first + _FINITE])
+        together = np.add.reduceat(counts[first + 1 : first + _FINITE], begins, axis=0, dtype=np.float64)
+        kept[_COARSE_BINS + towards * place[begins]] += together
     return np.moveaxis(kept, 0, -1)
 
 
@@ -137,8 +141,15 @@ def edges() -> tuple[npt.NDArray[np.int64], Float64, Float64]:
 
 
 def _at(values: npt.NDArray[Any], place: npt.NDArray[np.intp]) -> Float64:
-    found: Float64 = np.take_along_axis(values, place[..., None], axis=-1)[..., 0].astype(np.float64)
+    """Of each row the values at these places."""
+    found: Float64 = values[np.arange(len(values))[:, None], place].astype(np.float64)
     return found
+
+
+def _density(ascending: npt.NDArray[np.int32], place: npt.NDArray[np.intp]) -> Float64:
+    """Values a width of a bin; none outside."""
+    inside = np.clip(place, 0, len(_ASCENDING) - 1)
+    return np.where(place == inside, _at(ascending, inside) / _WIDTH[inside], 0.0)
 
 
 def _edges() -> tuple[npt.NDArray[np.int64], Float64, Float64]:
@@ -152,3 +163,4 @@ def _edges() -> tuple[npt.NDArray[np.int64], Float64, Float64]:
 
 _ASCENDING, _LOWER, _UPPER = _edges()
 _WIDTH = np.where(_UPPER > _LOWER, _UPPER - _LOWER, np.inf)
+_PERCENTS = np.array(PERCENTS)

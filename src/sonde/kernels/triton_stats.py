@@ -16,6 +16,7 @@ from sonde.kernels.layouts import Layouts
 from sonde.kernels.pointer_table import PointerTable
 from sonde.kernels.stats import Stats
 from sonde.kernels.triton_kernels import copy_chunks, fold_chunks, measure_chunks, tl
+from sonde.kernels.uploads import uploaded
 
 CHUNK = 65_536
 _ROWS = 4  # of a tile; with 8, fewer programs fit on a core
@@ -86,9 +87,8 @@ class TritonStats:
         self._offsets, self._copied_bytes = copies.places(layouts)
         skips = [histograms.skip(numel) for numel in layouts.numels]
         about = np.stack([layouts.numels, sketches.seeds(ids).astype(np.int64), skips, self._offsets], axis=1)
-        self._about, self._chunks, self._spans = (
-            torch.from_numpy(table).to(self._device) for table in (about, chunks, spans)
-        )
+        with torch.inference_mode(False):  # what is made inside of it could not be used outside
+            self._about, self._chunks, self._spans = (uploaded(table, self._device) for table in (about, chunks, spans))
         self._workspace: _Workspace | None = None
         self._stream = -1
 

@@ -7,7 +7,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +15,17 @@ import numpy.typing as npt
 from sonde.core.frames import MISSING, Columns, Detail, Float32, Frame
 from sonde.core.records import Float64, Recorder
 from sonde.kernels import sketches
-from sonde.kernels.columns import NUM_COLUMNS, Column, finite_norm, norm
+from sonde.kernels.columns import NUM_COLUMNS, Column, norm
 from sonde.kernels.histograms import NUM_BINS, NUM_COARSE, PERCENTS, coarse, percentiles
-from sonde.monitor.sheets import ClipNote, Key, Sheet
-from sonde.probes.statistics import STATISTICS, tags, values
+from sonde.monitor.latest import Latest, Lookup
+from sonde.monitor.layers import SERIES, Layers, Step, layers
+from sonde.monitor.sheets import ClipNote, Key, Report, Sheet
+from sonde.probes.statistics import tags
 from sonde.signals.ema import Ema, EmaState
 from sonde.signals.moments import Moments, MomentsState
 from sonde.signals.trajectory import Trajectory
 
-_ALL = tuple(STATISTICS)
 _MOST_COLUMNS = 256  # which parameters have a gradient may change at every step (experts)
-_UPDATE = ("norm", "rms", "mean", "std", "absmax")
 
 
 class Assembly:
@@ -49,8 +49,9 @@ class Assembly:
         self._ema, self._moments, self._trajectory = Ema(), Moments(), Trajectory()
         self._ema_state, self._moments_state = self._ema.init(1), self._moments.init(1)
         self._trajectory_states = {name: self._trajectory.init(sketches.SIZE) for name in optimizers}
-        self._weight_norms: dict[str, dict[str, float]] = {name: {} for name in optimizers}
-        self._update_norms: dict[str, dict[str, float]] = {name: {} for name in optimizers}
+        self._weight_norms = {name: Latest() for name in optimizers}
+        self._update_norms = {name: Latest() for name in optimizers}
+        self._lookup = Lookup()
         self._columns: dict[Any, Columns] = {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -70,12 +71,36 @@ class Assembly:
         self._moments_state = MomentsState(*(np.asarray(array) for array in state["moments"]))
         self._micro_losses = []
 
-    def consume(self, sheet: Sheet, numbers: Float64) -> None:
-        """Take one iteration."""
+    def consume(self, batch: Sequence[tuple[Sheet, Float64]]) -> None:
+        """Take some iterations, in order. What many steps have in common is worked out for all of them at once.
+
+        Raises:
+            Exception: what first went wrong with one of them, once all were taken.
+        """
+        problem: Exception | None = None
+        iterations = [_Iteration.of(sheet, numbers) for sheet, numbers in batch]
+        every = layers([iteration.step() for iteration in iterations])
+        for iteration, some in zip(iterations, every, strict=True):
+            try:
+                self._consume(iteration.sheet, iteration.found, iteration.read, some)
+            except Exception as error:  # the others are not to blame
+                problem = problem or error
+        if problem is not None:
+            raise problem
+
+    def _consume(
+        self,
+        sheet: Sheet,
+        found: Mapping[Key, Float64],
+        read: Sequence[tuple[Report, Float64]],
+        of_layers: Mapping[Key, Layers],
+    ) -> None:
+        if sheet.event is not None:
+            self._recorder.event(sheet.event[0], step=self.step, data=sheet.event[1])
+            return
         if sheet.row is not None:
             self._named_row(*sheet.row, sheet.time)
             return
-        found, read = sheet.sort(numbers)
         if sheet.loss is not None:
             self._micro_losses.append(sheet.loss)
         losses = found.get(Key("loss"))
@@ -93,20 +118,19 @@ class Assembly:
         if not sheet.applied - withheld:
             self._num_micro += not (sheet.skipped or withheld)
             return
-        found = dict(
-            _whole(key, value) if key.kind in _OF_PARAMETERS else (key, value)
-            for key, value in found.items()
-            if key.optimizer not in withheld or key.kind == "lr"
-        )
+        if withheld:
+            found = {key: value for key, value in found.items() if key.optimizer not in withheld or key.kind == "lr"}
         self.step += 1
         micro_losses, self._micro_losses = self._micro_losses, []
-        self._note_norms(found)
-        self._essential(sheet, found, micro_losses)
+        for key in found:  # the whole is judged by the last norm of each
+            if key.kind == "update":
+                self._update_norms[key.optimizer].put(key.names, of_layers[key].norms)
+        self._essential(sheet, found, of_layers, micro_losses)
         for loss in micro_losses if len(micro_losses) > 1 else ():
             self._named_row("micro", {"loss/micro": loss}, sheet.time)
         for key, value in found.items():
             if key.kind in ("grad", "weight", "update"):
-                self._layers(sheet, key, value, found)
+                self._layers(sheet, key, found, of_layers)
             elif key.kind in ("grad_cosine", "update_cosine"):
                 self._cosines(sheet, key, value)
             elif key.kind in ("histogram", "weight_histogram"):
@@ -120,14 +144,13 @@ class Assembly:
         values = np.fromiter(row.values(), np.float64, len(names))
         self._append((table, names), table, lambda: names, Detail.ESSENTIAL, when, values)
 
-    def _note_norms(self, found: Mapping[Key, Float64]) -> None:
-        """Keep the last norm of each weight and update: the whole is judged by them."""
-        for key, value in found.items():
-            if key.kind == "update":
-                norms = norm(value.reshape(-1, NUM_COLUMNS)).tolist()
-                self._update_norms[key.optimizer].update(zip(key.names, norms, strict=True))
-
-    def _essential(self, sheet: Sheet, found: Mapping[Key, Float64], losses: Sequence[float]) -> None:
+    def _essential(
+        self,
+        sheet: Sheet,
+        found: Mapping[Key, Float64],
+        of_layers: Mapping[Key, Layers],
+        losses: Sequence[float],
+    ) -> None:
         row: dict[str, float] = {}
         if losses:
             with np.errstate(all="ignore"):  # losses may be anything: what comes of them is recorded, not warned about
@@ -146,19 +169,21 @@ class Assembly:
                 row.update(dict.fromkeys(key.names, float(value[0])))
         row.update(sheet.host)
         for optimizer in self._optimizers:
-            row.update(self._norms(optimizer, sheet, found))
+            row.update(self._norms(optimizer, sheet, found, of_layers))
         names = tuple(row)
         frame_values = np.fromiter(row.values(), np.float64, len(row))
         self._append(("step", names), "step", lambda: names, Detail.ESSENTIAL, sheet.time, frame_values)
 
-    def _norms(self, optimizer: str, sheet: Sheet, found: Mapping[Key, Float64]) -> dict[str, float]:
+    def _norms(
+        self, optimizer: str, sheet: Sheet, found: Mapping[Key, Float64], of_layers: Mapping[Key, Layers]
+    ) -> dict[str, float]:
         """The numbers of a whole optimiser."""
         at = f"@{optimizer}" if optimizer else ""
         row: dict[str, float] = {}
         scale = found.get(Key("scale", optimizer))
         if scale is not None:
             row[f"amp/scale{at}"] = float(scale[0])
-        names, before, applied = self._gradient_norms(optimizer, sheet, found)
+        names, before, applied = self._gradient_norms(optimizer, sheet, found, of_layers)
         clips = sheet.clips.get(optimizer, [])
         if clips:
             row[f"clip/limit{at}"] = clips[-1].limit
@@ -172,11 +197,11 @@ class Assembly:
             if key.optimizer != optimizer:
                 continue
             if key.kind == "grad" and optimizer not in sheet.incomplete:
-                rows = value.reshape(-1, NUM_COLUMNS)
-                row[f"grad/norm_finite{at}"] = _together(finite_norm(rows)) / self._read_scale(optimizer, sheet, found)
-                row[f"grad/nonfinite{at}"] = float(np.sum(rows[:, Column.NONFINITE]))
+                together = _together(of_layers[key].finite_norms)
+                row[f"grad/norm_finite{at}"] = together / _read_scale(optimizer, sheet, found)
+                row[f"grad/nonfinite{at}"] = of_layers[key].num_nonfinite
             elif key.kind == "weight":
-                row[f"weight/norm{at}"] = _together(norm(value.reshape(-1, NUM_COLUMNS)))
+                row[f"weight/norm{at}"] = _together(of_layers[key].norms)
             elif key.kind in ("grad_cosine", "update_cosine"):
                 row[f"{key.kind.replace('_', '/')}{at}"] = float(_cosines(value.reshape(-1, 3).sum(0)))
             elif key.kind == "trajectory":
@@ -191,21 +216,20 @@ class Assembly:
     def _update_ratio(self, optimizer: str, at: str) -> dict[str, float]:
         """Of all parameters together, each by its latest update; once all have had their turn."""
         updates, weights = self._update_norms[optimizer], self._weight_norms[optimizer]
-        if not weights or weights.keys() - updates.keys():
+        if not weights.names or not updates.covers(weights):
             return {}
-        update = _together(np.fromiter(updates.values(), np.float64, len(updates)))
-        weight = _together(np.fromiter(weights.values(), np.float64, len(weights)))
+        update, weight = _together(updates.values), _together(weights.values)
         ratio = update / weight if weight else MISSING
         return {f"update/norm{at}": update, f"update/ratio{at}": float(ratio)}
 
     def _gradient_norms(
-        self, optimizer: str, sheet: Sheet, found: Mapping[Key, Float64]
+        self, optimizer: str, sheet: Sheet, found: Mapping[Key, Float64], of_layers: Mapping[Key, Layers]
     ) -> tuple[tuple[str, ...], Float64, Float64]:
         """The parameters that had gradients, the norm of each before clipping, and as the optimiser got it."""
         for key, value in found.items():
             if key.optimizer == optimizer and key.kind in ("norm", "grad"):
-                norms = value if key.kind == "norm" else norm(value.reshape(-1, NUM_COLUMNS))
-                before = norms / self._read_scale(optimizer, sheet, found)
+                norms = value if key.kind == "norm" else of_layers[key].norms
+                before = norms / _read_scale(optimizer, sheet, found)
                 break
         else:
             return (), np.empty(0), np.empty(0)
@@ -216,21 +240,8 @@ class Assembly:
                 applied = np.where(_members(clip, key.names), applied * factor, applied)
         measured = found.get(Key("norm_clipped", optimizer, key.names))
         if measured is not None:  # something other than clips by norm came in between
-            applied = measured / self._scale(optimizer, found)
+            applied = measured / _scale(optimizer, found)
         return key.names, before, applied
-
-    def _scale(self, optimizer: str, found: Mapping[Key, Float64]) -> float:
-        """What gradients are multiplied by when the optimiser gets them: 1 but for fused ones under a scaler."""
-        scale = found.get(Key("grad_scale", optimizer))
-        return float(scale[0]) if scale is not None else 1.0
-
-    def _read_scale(self, optimizer: str, sheet: Sheet, found: Mapping[Key, Float64]) -> float:
-        """What gradients were multiplied by when they were read: that of a clip, if there was one.
-
-        That is more than 1 where nobody called `unscale_` before.
-        """
-        scale = found.get(Key("clip_scale", optimizer)) if sheet.clips.get(optimizer) else None
-        return float(scale[0]) if scale is not None else self._scale(optimizer, found)
 
     def _clip_factor(self, optimizer: str, place: int, clip: ClipNote, found: Mapping[Key, Float64]) -> float:
         """What torch multiplied gradients by; NaN where that made them NaN, or where its norm is not known."""
@@ -239,37 +250,31 @@ class Assembly:
             return float("nan")
         return min(1.0, clip.limit / (float(total[0]) + 1e-6))
 
-    def _layers(self, sheet: Sheet, key: Key, value: Float64, found: Mapping[Key, Float64]) -> None:
-        rows = value.reshape(-1, NUM_COLUMNS)
+    def _layers(self, sheet: Sheet, key: Key, found: Mapping[Key, Float64], of_layers: Mapping[Key, Layers]) -> None:
         table = {"grad": "gradients", "weight": "weights", "update": "updates"}[key.kind]
-        statistics = _UPDATE if key.kind == "update" else _ALL
-        if key.kind == "grad":
-            factors = np.full(len(rows), 1 / self._read_scale(key.optimizer, sheet, found))
-            rows = rescaled(rows, factors)
-        out = values(rows, statistics)
+        out = of_layers[key].values
         if key.kind == "update":
-            out = np.concatenate([out, *self._relative(sheet, key, norm(rows), found)])
+            out = np.concatenate([out, *self._relative(sheet, key, found, of_layers)])
         elif key.kind == "weight":
-            self._weight_norms[key.optimizer].update(zip(key.names, norm(rows).tolist(), strict=True))
+            self._weight_norms[key.optimizer].put(key.names, of_layers[key].norms)
 
         def names() -> list[str]:
             relative = [f"update/{what}@{name}" for what in ("ratio", "effective_lr") for name in key.names]
-            return tags(key.kind, key.names, statistics) + (relative if key.kind == "update" else [])
+            return tags(key.kind, key.names, SERIES[key.kind]) + (relative if key.kind == "update" else [])
 
         label = self._table(table, key)
         self._append((label, key.names), label, names, Detail.LAYER, sheet.time, out)
 
     def _relative(
-        self, sheet: Sheet, key: Key, updates: Float64, found: Mapping[Key, Float64]
+        self, sheet: Sheet, key: Key, found: Mapping[Key, Float64], of_layers: Mapping[Key, Layers]
     ) -> tuple[Float32, Float32]:
         """Updates against the weights before them, and against the gradients that the optimiser got."""
         weights = found.get(key._replace(kind="before"))
         if weights is None:  # measured at the step before
-            known = self._weight_norms[key.optimizer]
-            weights = np.array([known.get(name, 0.0) for name in key.names])
-        names, _, applied = self._gradient_norms(key.optimizer, sheet, found)
-        by_name = dict(zip(names, applied.tolist(), strict=True))
-        gradients = np.array([by_name.get(name, 0.0) for name in key.names])
+            weights = self._weight_norms[key.optimizer].get(key.names)
+        names, _, applied = self._gradient_norms(key.optimizer, sheet, found, of_layers)
+        gradients = np.append(applied, 0.0)[self._lookup(key.names, names)]
+        updates = of_layers[key].norms
         return _ratios(updates, weights), _ratios(updates, gradients)
 
     def _cosines(self, sheet: Sheet, key: Key, value: Float64) -> None:
@@ -277,8 +282,7 @@ class Assembly:
         out = _cosines(products)
         family = key.kind.removesuffix("_cosine")
         if family == "update":  # sketches of weights are in float32: the rounding of small changes is not a direction
-            known = self._weight_norms[key.optimizer]
-            weights = np.array([known.get(name, 0.0) for name in key.names])
+            weights = self._weight_norms[key.optimizer].get(key.names)
             out = np.where(np.sqrt(products[:, 1]) < 1e-6 * weights, MISSING, out)
         label = self._table(f"{family}-cosines", key)
         self._append(
@@ -294,7 +298,7 @@ class Assembly:
         counts = value.reshape(-1, NUM_BINS).astype(np.int32)
         family = "weight" if key.kind == "weight_histogram" else "grad"
         if family == "grad":
-            quantiles = percentiles(counts) / self._read_scale(key.optimizer, sheet, found)
+            quantiles = percentiles(counts) / _read_scale(key.optimizer, sheet, found)
             label = self._table("percentiles", key)
             self._append(
                 (label, key.names),
@@ -315,7 +319,7 @@ class Assembly:
             lambda: [f"{family}/histogram@{name}" for name in key.names],
             Detail.DISTRIBUTION,
             sheet.time,
-            coarse(counts, 1 / self._read_scale(key.optimizer, sheet, found) if family == "grad" else 1.0).reshape(-1),
+            coarse(counts, 1 / _read_scale(key.optimizer, sheet, found) if family == "grad" else 1.0).reshape(-1),
             bins=NUM_COARSE,
         )
 
@@ -346,12 +350,39 @@ class Assembly:
             self._recorder.append(Frame(columns, self.step, when, numbers.astype(np.float32)))
 
 
-def rescaled(rows: Float64, factors: Float64) -> Float64:
-    """The statistics of the same tensors, each times a positive factor of its own."""
-    rows = rows.copy()
-    rows[:, [Column.MEAN, Column.MIN, Column.MAX]] *= factors[:, None]
-    rows[:, Column.M2] *= factors**2
-    return rows
+class _Iteration(NamedTuple):
+    """A sheet and the numbers that belong to it."""
+
+    sheet: Sheet
+    found: Mapping[Key, Float64]
+    read: Sequence[tuple[Report, Float64]]
+
+    @classmethod
+    def of(cls, sheet: Sheet, numbers: Float64) -> "_Iteration":
+        found, read = sheet.sort(numbers)
+        whole = dict(_whole(key, value) if key.kind in _OF_PARAMETERS else (key, value) for key, value in found.items())
+        return cls(sheet, whole, read)
+
+    def step(self) -> Step:
+        """What there is to be worked out of rows."""
+        rows = {key: value for key, value in self.found.items() if key.kind in SERIES}
+        optimizers = {key.optimizer for key in rows}
+        return Step(rows, {name: 1 / _read_scale(name, self.sheet, self.found) for name in optimizers})
+
+
+def _scale(optimizer: str, found: Mapping[Key, Float64]) -> float:
+    """What gradients are multiplied by when the optimiser gets them: 1 but for fused ones under a scaler."""
+    scale = found.get(Key("grad_scale", optimizer))
+    return float(scale[0]) if scale is not None else 1.0
+
+
+def _read_scale(optimizer: str, sheet: Sheet, found: Mapping[Key, Float64]) -> float:
+    """What gradients were multiplied by when they were read: that of a clip, if there was one.
+
+    That is more than 1 where nobody called `unscale_` before.
+    """
+    scale = found.get(Key("clip_scale", optimizer)) if sheet.clips.get(optimizer) else None
+    return float(scale[0]) if scale is not None else _scale(optimizer, found)
 
 
 _OF_PARAMETERS = frozenset({"grad", "norm", "norm_clipped", "before", "weight", "update"})

@@ -7,7 +7,7 @@ from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
@@ -24,16 +24,23 @@ from sonde.probes.shards import local_part, local_parts, trouble
 
 # Which parameters have a gradient may change at every step (experts); what was prepared for them must not pile up.
 _MOST_STATS = 256
+_GRAD = attrgetter("grad")
 _LAYOUT = attrgetter("layout")
-_VERSION = attrgetter("_version")
+_WHOLE = frozenset({Tensor, nn.Parameter})  # never a piece of something
 
 
 class _Before(NamedTuple):
-    """Of a slot that has its turn: its parameters, and copies of them from before the step."""
+    """Of a slot that has its turn: copies of its parameters from before the step."""
 
     slot: int
-    members: list[Watched]
     copies: Sequence[Tensor]
+
+
+class _Slot(NamedTuple):
+    """The parameters that have their turn together."""
+
+    names: tuple[str, ...]
+    parameters: list[Tensor]
 
 
 @dataclass(slots=True)
@@ -44,11 +51,15 @@ class Optimised:
     optimizer: Optimizer
     watched: list[Watched] = field(default_factory=list)
     names: tuple[str, ...] = ()
+    parameters: list[Tensor] = field(default_factory=list)
+    slots: list[_Slot] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
     num: int = -1
     """Parameters of the optimiser when it was last looked at, those that cannot be watched among them."""
     kind: tuple[torch.dtype, torch.device] | None = None
     """Of its first parameter."""
+    lr_tags: list[tuple[str, ...]] = field(default_factory=list)
+    """Of the learning rate of each group."""
     handle: RemovableHandle | None = None
     depth: int = 0
     applied: bool = False
@@ -58,6 +69,9 @@ class Optimised:
     has_closure: bool = False
     stats: dict[Any, TensorStats] = field(default_factory=dict)
     norms: dict[Any, Norms] = field(default_factory=dict)
+    gradients: list[Tensor] = field(default_factory=list)
+    """Those that were read, kept until the optimiser has used them: torch makes an object anew for each that nobody in
+    Python holds, which takes longer than all our questions."""
     before: list[_Before] = field(default_factory=list)
     versions: list[int] | None = None
     """Of the gradients, as a clip left them; None where none was clipped since the last step."""
@@ -71,6 +85,11 @@ class Optimised:
     gradient_cosines: Consecutive = field(default_factory=Consecutive)
     update_cosines: ConsecutiveChanges = field(default_factory=ConsecutiveChanges)
 
+    def is_last(self) -> bool:
+        """Whether our hook runs after all others."""
+        hooks = self.handle.hooks_dict_ref() if self.handle is not None else None
+        return hooks is not None and self.handle is not None and next(reversed(hooks), None) == self.handle.id
+
     def leave(self) -> None:
         """Take our hook off, where it is."""
         if self.handle is not None:
@@ -79,6 +98,7 @@ class Optimised:
     def begin(self) -> None:
         """A new iteration of the loop."""
         self.applied, self.depth, self.versions, self.by_value = False, 0, None, False
+        self.gradients = []
 
 
 class ParameterReader:
@@ -87,6 +107,8 @@ class ParameterReader:
     Gradients are read where they are whole and untouched: before the first clip that torch makes, or else when the
     optimiser is entered. What the optimiser gets after clips by norm follows from their factors; after anything else,
     noticed by the gradients' version counters, its norms are read again.
+
+    Call it without gradients (`torch.no_grad`).
 
     Args:
         schedule: What has its turn.
@@ -109,14 +131,17 @@ class ParameterReader:
     def refresh(self, optimised: Optimised) -> bool:
         """Notice parameters that were added since, or changed their type or place; whether there were any."""
         num = num_parameters(optimised.optimizer)
-        first = optimised.watched[0].parameter if optimised.watched else None
+        first = optimised.parameters[0] if optimised.parameters else None
         if num == optimised.num and (first is None or (first.dtype, first.device) == optimised.kind):
             return False
         watched = of_optimizer(optimised.optimizer, self._names(), optimised.name)
         optimised.num, optimised.watched = num, watched
-        optimised.names = tuple(w.name for w in watched)
-        optimised.ids = {id(w.parameter) for w in watched}
-        optimised.kind = (watched[0].parameter.dtype, watched[0].parameter.device) if watched else None
+        optimised.names = names = tuple(w.name for w in watched)
+        optimised.parameters = parameters = [w.parameter for w in watched]
+        of_slots = (slice(slot, None, self._num_slots) for slot in range(self._num_slots))
+        optimised.slots = [_Slot(names[some], parameters[some]) for some in of_slots]
+        optimised.ids = set(map(id, parameters))
+        optimised.kind = (parameters[0].dtype, parameters[0].device) if watched else None
         optimised.stats.clear()
         optimised.norms.clear()
         if optimised.sharing is not None:
@@ -129,7 +154,6 @@ class ParameterReader:
 
     # Gradients.
 
-    @torch.no_grad()
     def clip(self, sheet: Sheet, optimised: Optimised, clip: Clip) -> None:
         """Torch is about to clip gradients of this optimiser, or has done so."""
         clipped = {id(parameter) for parameter in clip.parameters} & optimised.ids
@@ -152,7 +176,6 @@ class ParameterReader:
         optimised.by_value |= clip.norm is None
         optimised.versions = self._gradient_versions(optimised)
 
-    @torch.no_grad()
     def gradients(self, sheet: Sheet, optimised: Optimised) -> None:
         """The gradients as the optimiser gets them."""
         for attribute in ("grad_scale", "found_inf"):  # set on fused optimisers by a gradient scaler
@@ -192,7 +215,7 @@ class ParameterReader:
             add(Key("norm", name, names), self._norms(optimised, None if whole else names, tensors))
         for slot in schedule.slots("rotating", self._num_slots):
             some_names, some = (
-                (names[slot :: self._num_slots], tensors[slot :: self._num_slots])
+                (optimised.slots[slot].names, tensors[slot :: self._num_slots])
                 if whole
                 else self._of_slot(optimised, names, tensors, slot)
             )
@@ -215,19 +238,23 @@ class ParameterReader:
     def _of_slot(
         self, optimised: Optimised, names: tuple[str, ...], tensors: list[Tensor], slot: int
     ) -> tuple[tuple[str, ...], list[Tensor]]:
-        members = set(optimised.names[slot :: self._num_slots])
+        members = set(optimised.slots[slot].names)
         kept = [(name, tensor) for name, tensor in zip(names, tensors, strict=True) if name in members]
         return tuple(name for name, _ in kept), [tensor for _, tensor in kept]
 
     def _present(self, sheet: Sheet, optimised: Optimised) -> tuple[tuple[str, ...], list[Tensor]]:
         """The gradients that there are, in plain memory, and the names of their parameters."""
-        found = [w.parameter.grad for w in optimised.watched]
+        found: list[Tensor | None] = list(map(_GRAD, optimised.parameters))
+        # Loops in C: with a thousand tensors the questions cost more than the answers are worth.
+        kinds = set(map(type, found))
         if (
             optimised.sharing is None
-            and not any(map(is_, found, repeat(None)))
+            and type(None) not in kinds
             and all(map(is_, map(_LAYOUT, found), repeat(torch.strided)))
         ):
-            return optimised.names, local_parts(found)  # type: ignore[arg-type]  # none of them is None
+            whole: list[Tensor] = found  # type: ignore[assignment]  # none of them is None
+            optimised.gradients = whole
+            return optimised.names, whole if kinds <= _WHOLE else local_parts(whole)
         names, tensors = [], []
         for (name, parameter), gradient in zip(optimised.watched, found, strict=True):
             if gradient is None:
@@ -242,52 +269,48 @@ class ParameterReader:
         return tuple(names), tensors
 
     def _gradient_versions(self, optimised: Optimised) -> list[int]:
-        return [-1 if (g := w.parameter.grad) is None else local_part(g)._version for w in optimised.watched]
+        return [-1 if (g := p.grad) is None else local_part(g)._version for p in optimised.parameters]
 
     def _unchanged(self, optimised: Optimised) -> bool:
         return optimised.versions is not None and optimised.versions == self._gradient_versions(optimised)
 
     # Weights and updates.
 
-    @torch.no_grad()
     def copy_weights(self, optimised: Optimised) -> None:
         """Before the step: keep what is needed to tell the update."""
         optimised.before = []
         schedule = optimised.sharing or self._schedule
         for slot in schedule.slots("rotating", self._num_slots):
-            if members := optimised.watched[slot :: self._num_slots]:
-                tensors = local_parts([w.parameter for w in members])
+            if tensors := _pieces(optimised.slots[slot].parameters):
                 copies = self._stats(optimised, ("update", slot, None), tensors).copy(tensors)
-                optimised.before.append(_Before(slot, members, copies))
+                optimised.before.append(_Before(slot, copies))
 
-    @torch.no_grad()
     def updates(self, sheet: Sheet, optimised: Optimised) -> None:
         """After the step: what it changed."""
         add = offering(sheet, optimised.sharing)
         known = optimised.sharing is None and optimised.weights_read == self._schedule.iteration - 1
-        for slot, members, copies in optimised.before:
-            names, new = tuple(w.name for w in members), local_parts([w.parameter for w in members])
+        for slot, copies in optimised.before:
+            names, new = optimised.slots[slot].names, _pieces(optimised.slots[slot].parameters)
             stats = self._stats(optimised, ("update", slot, None), new)
             if not known:
                 add(Key("before", optimised.name, names, slot), tensor_norms(copies))
             add(Key("update", optimised.name, names, slot), stats.of_difference(new, copies).rows)
         optimised.before = []
+        optimised.gradients = []
 
-    @torch.no_grad()
     def weights(self, sheet: Sheet, optimised: Optimised) -> None:
         """After the step: the weights as they are now."""
         schedule = optimised.sharing or self._schedule
         add = offering(sheet, optimised.sharing)
         for slot in schedule.slots("histograms", self._num_slots):
-            if some := local_parts([w.parameter for w in optimised.watched[slot :: self._num_slots]]):
+            if some := _pieces(optimised.slots[slot].parameters):
                 histogram = self._stats(optimised, ("update", slot, None), some)(some, histogram=True).histogram
                 assert histogram is not None
-                names = optimised.names[slot :: self._num_slots]
-                add(Key("weight_histogram", optimised.name, names, slot), histogram)
+                add(Key("weight_histogram", optimised.name, optimised.slots[slot].names, slot), histogram)
         with_sketch = any(schedule.due("cosines", ahead) for ahead in range(3))
         if not (with_sketch or schedule.due("layers")) or not optimised.watched:
             return
-        tensors = local_parts([w.parameter for w in optimised.watched])
+        tensors = _pieces(optimised.parameters)
         found = self._stats(optimised, ("weight", None, None), tensors)(tensors, sketch=with_sketch)
         add(Key("weight", optimised.name, optimised.names), found.rows)
         optimised.weights_read = schedule.iteration
@@ -307,7 +330,7 @@ class ParameterReader:
     @torch.no_grad()
     def warm_up(self, optimised: Optimised) -> None:
         """Have the kernels compiled before the training begins, so that its first steps are not charged for it."""
-        tensors = local_parts([w.parameter for w in optimised.watched])
+        tensors = _pieces(optimised.parameters)
         if not tensors:
             return
         stats = self._stats(optimised, ("weight", None, None), tensors)
@@ -324,3 +347,8 @@ class ParameterReader:
             sketch = stats(tensors, sketch=True).sketch
             assert sketch is not None
             sketch_products(sketch, sketch)
+
+
+def _pieces(tensors: list[Tensor]) -> list[Tensor]:
+    """What this process holds of them."""
+    return tensors if set(map(type, tensors)) <= _WHOLE else local_parts(tensors)

@@ -17,7 +17,7 @@ from sonde.probes.gains import Gains
 from sonde.probes.hosts import Hosts
 from sonde.probes.logits import OutputLogits
 from sonde.probes.memory import Memory
-from sonde.probes.parameters import Watched, of_optimizer, parameter_names
+from sonde.probes.parameters import Watched, parameter_names
 from sonde.probes.phases import Phases
 from sonde.probes.probe import Probe, Reading
 from sonde.probes.second_moments import SecondMoments
@@ -33,8 +33,9 @@ class Probing:
         optimizers: By name.
         device: Where the training runs.
         schedule: What has its turn.
-        guard: Gives what keeps our faults from the training.
+        guard: Keeps our faults from the training.
         not_measured: Says, once, what cannot be measured, and why.
+        parameters: Those of all optimisers.
     """
 
     def __init__(
@@ -43,11 +44,12 @@ class Probing:
         optimizers: Mapping[str, Optimizer],
         device: torch.device,
         schedule: Schedule,
-        guard: Callable[[], AbstractContextManager[None]],
+        guard: AbstractContextManager[bool | None],
         not_measured: Callable[[str, str], None],
+        parameters: Callable[[], Sequence[Watched]],
     ) -> None:
         self._schedule, self._guard, self._not_measured = schedule, guard, not_measured
-        self._models, self._optimizers = models, optimizers
+        self._models = models
         self.clock = clock = Stopwatch()
         """Runs while a hook of ours keeps a forward or backward pass waiting."""
         self._phases = Phases(models, device, clock=clock)
@@ -56,6 +58,7 @@ class Probing:
             optimizers, lambda: parameter_names(self._models), num_slots=schedule.cadences.rotating.interval_steps
         )
         self._batches = Batches(models, clock=clock)
+        spectra = Spectra(parameters)
         self._probes: list[tuple[str, Probe]] = [
             ("blocks", Activations(models, clock=clock)),
             ("blocks", Gains(models, clock=clock)),
@@ -67,19 +70,19 @@ class Probing:
             *([("resources", Devices([device]))] if device.type == "cuda" else []),
             ("batches", self._batches),
             ("batches", OutputLogits(models, clock=clock)),
-            ("spectra", Spectra(self._parameters)),
+            ("spectra", spectra),
         ]
+        self._late: list[Probe] = [self._phases, spectra]
+        """What they find comes in a later iteration."""
         self._is_first = True
         self._armed: list[Probe] = []
+        self._version, self._last_turn, self._next_turn = -1, -1, 0
+        self._begun: set[tuple[Probe, int]] = set()
         for _, probe in self._probes:
             self._tell(probe)
 
-    def _parameters(self) -> Sequence[Watched]:
-        names = parameter_names(self._models)
-        return [w for name, optimizer in self._optimizers.items() for w in of_optimizer(optimizer, names, name)]
-
-    def arm(self) -> None:
-        """An iteration begins.
+    def arm(self) -> bool:
+        """An iteration begins; whether a slot has its first turn in it, for which a probe may prepare much.
 
         Nothing is armed in the first one: what is compiled then would be compiled with our hooks, and once more without
         them. The cadences of what has hooks begin at the second.
@@ -87,22 +90,32 @@ class Probing:
         self._armed.clear()
         if self._is_first:
             self._is_first = False
-            return
+            return False
+        schedule = self._schedule
+        # An iteration whose step was skipped comes again.
+        if self._version == schedule.version and self._last_turn < schedule.iteration < self._next_turn:
+            return False
+        self._version, self._last_turn = schedule.version, schedule.iteration
+        num_begun = len(self._begun)
         for family, probe in self._probes:
-            slots = self._schedule.slots(family, probe.num_slots)
+            slots = schedule.slots(family, probe.num_slots)
             if slots:
-                with self._guard():
+                self._armed.append(probe)  # also where it fails: what it has hooked by then must go
+                self._begun.update((probe, slot) for slot in slots)
+                with self._guard:
                     probe.arm(slots)
-                    self._armed.append(probe)
+        self._next_turn = min(schedule.next_turn(family, probe.num_slots) for family, probe in self._probes)
+        return len(self._begun) > num_begun
 
     def collect(self) -> list[Reading]:
         """It is over."""
         readings: list[Reading] = []
-        for _, probe in self._probes:
-            with self._guard():
+        armed = self._armed
+        for probe in [p for _, p in self._probes if p in armed or p in self._late] if armed else self._late:
+            with self._guard:
                 readings += probe.collect()
-        for probe in self._armed:
-            with self._guard():
+        for probe in armed:
+            with self._guard:
                 self._tell(probe)
         return readings
 
@@ -112,6 +125,8 @@ class Probing:
 
     def before_optimizer(self, optimizer: Optimizer, *, has_closure: bool) -> None:
         """An optimiser is about to make its step."""
+        if not self._armed:
+            return
         self._phases.mark("backward-done")
         if not has_closure:
             self._moments.before_step(optimizer)
@@ -122,6 +137,8 @@ class Probing:
 
     def after_optimizer(self, optimizer: Optimizer, *, has_closure: bool) -> None:
         """It has made its step."""
+        if not self._armed:
+            return
         self._phases.mark("optimizer-done")
         self._memory.mark("optimizer-done")
         if has_closure:
@@ -137,9 +154,10 @@ class Probing:
     def close(self) -> None:
         """Let go of everything, also in the middle of an iteration."""
         for _, probe in self._probes:
-            with self._guard():
+            with self._guard:
                 probe.close()
-        self._models, self._optimizers = {}, {}
+        self._models = {}
+        self._begun.clear()
 
 
 def _targets(batch: Any) -> Any:

@@ -1,5 +1,6 @@
 """What has its turn in an iteration of the training loop."""
 
+import sys
 from collections.abc import Sequence
 
 from sonde.core.cadences import Burst, Every, Rotation, stretched
@@ -17,6 +18,8 @@ class Schedule:
         self.cadences = cadences
         self.iteration = 0
         """Iterations in which an optimiser stepped, as far as the host knows; the present one's number."""
+        self.version = 0
+        """Changes with whatever `next_turn` depends on, but for the iteration."""
         self._stretch = 1.0
         self._burst = Burst(0, 0)
         # Asked several times a step, and the same for hundreds of steps.
@@ -32,12 +35,14 @@ class Schedule:
     def stretch(self, factor: float) -> None:
         if factor != self._stretch:
             self._stretch = factor
+            self.version += 1
             self._beats.clear()
             self._rotations.clear()
 
     def burst(self, num_steps: int) -> None:
         """Measure everything at each of the next steps, from the next iteration on."""
         self._burst = Burst(self.iteration + 1, num_steps)
+        self.version += 1
 
     def due(self, family: str, ahead: int = 0) -> bool:
         """Whether a family (a field of `Cadences`) has its turn now, or so many iterations ahead."""
@@ -52,6 +57,29 @@ class Schedule:
         if rotation is None:
             rotation = self._rotations[family, num_slots] = Rotation(self._beat(family), num_slots)
         return rotation.due(self.iteration)
+
+    def resume(self, iteration: int) -> None:
+        """Go on from another iteration."""
+        self.iteration = iteration
+        self.version += 1
+
+    def next_turn(self, family: str, num_slots: int) -> int:
+        """The first iteration after this one in which a slot has its turn, as long as `version` stays the same."""
+        start = self.iteration + 1
+        if not num_slots:
+            return sys.maxsize
+        if start < self._burst.start_step + self._burst.num_steps:
+            return (
+                start if self._burst.due(start) else min(self._burst.start_step, self._turn(family, num_slots, start))
+            )
+        return self._turn(family, num_slots, start)
+
+    def _turn(self, family: str, num_slots: int, start: int) -> int:
+        beat = self._beat(family)
+        interval = beat.interval_steps
+        phase = (start - beat.offset) % interval
+        following = -(-phase * num_slots // interval)  # the first slot whose turn is not over
+        return start + following * interval // num_slots - phase
 
     def _beat(self, family: str) -> Every:
         beat = self._beats.get(family)

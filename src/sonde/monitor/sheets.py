@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -59,6 +59,8 @@ class Sheet:
     """For each optimiser whose gradients were clipped: how, in order."""
     readings: list[Reading] = field(default_factory=list)
     """What the probes found."""
+    event: tuple[str, dict[str, Any]] | None = None
+    """A sheet of its own: something that happened after the last step, and what is to be said about it."""
     row: tuple[str, dict[str, float]] | None = None
     """A sheet of its own: a row after the last step, of this table (an evaluation, an epoch)."""
     sizes: list[tuple[Key, int]] = field(default_factory=list)

@@ -1,13 +1,12 @@
 """`sonde.watch`: one line in any training loop."""
 
-import contextlib
 import logging
 import math
 import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar, get_args
@@ -30,8 +29,8 @@ from sonde.monitor.probing import Probing
 from sonde.monitor.schedule import Schedule
 from sonde.monitor.sharing import Sharing
 from sonde.monitor.sheets import Key, Sheet
-from sonde.monitor.transport import AtOnce, Delivery, PinnedRing, Transport
-from sonde.probes.parameters import parameter_names
+from sonde.monitor.transport import NOTHING, AtOnce, Delivery, PinnedRing, Transport
+from sonde.probes.parameters import Watched, parameter_names
 from sonde.probes.seams import CLIP_BY_NORM, CLIP_BY_VALUE, SCALER_STEP, Clip, ScalerStep
 from sonde.store import endings
 from sonde.store.writer import Writer
@@ -136,6 +135,8 @@ class Watch:
         cadence = cadence or (ON_GPU if on_gpu else ON_CPU)
         self._schedule = Schedule(cadence)
         self._assembly = Assembly(writer, list(optimizers), histogram_steps=cadence.histograms.interval_steps)
+        self._pipeline: Pipeline[Sheet] = Pipeline(self._assembly.consume, strict=strict)
+        self._guard = _Guard(self._pipeline.fail, strict=strict)
         self._reader = ParameterReader(
             self._schedule,
             on_gpu=on_gpu,
@@ -147,7 +148,6 @@ class Watch:
         self._share_between_ranks(call)
         self._share = budget
         self._move_to(self._device)
-        self._pipeline: Pipeline[Sheet] = Pipeline(self._assembly.consume, strict=strict)
         self._sheet = Sheet(now())
         self._spent: defaultdict[str, float] = defaultdict(float)  # seconds, samples and tokens since the last step
         self._counted: dict[str, int] = {}
@@ -159,10 +159,15 @@ class Watch:
         if on_gpu:
             for optimised in self._optimised.values():
                 self._reader.warm_up(optimised)
-        self._probing = Probing(models, optimizers, self._device, self._schedule, self._guard, self._not_measured)
+        self._probing = Probing(
+            models, optimizers, self._device, self._schedule, self._guard, self._not_measured, self._parameters
+        )
         self._attach()
         endings.watch(self)
         self._probing.arm()
+
+    def _parameters(self) -> Sequence[Watched]:
+        return [watched for optimised in self._optimised.values() for watched in optimised.watched]
 
     def _share_between_ranks(self, call: ranks.Call) -> None:
         """Where parameters are split, all ranks must watch, or those that do would wait for the others for ever."""
@@ -209,8 +214,9 @@ class Watch:
 
     def _put_last(self, optimised: Optimised) -> None:
         """Have our hook run after all others, which may change gradients."""
-        optimised.leave()
-        optimised.handle = optimised.optimizer.register_step_pre_hook(self._pre_hook)
+        if not optimised.is_last():
+            optimised.leave()
+            optimised.handle = optimised.optimizer.register_step_pre_hook(self._pre_hook)
 
     # What the training thread passes through.
 
@@ -236,27 +242,29 @@ class Watch:
         """
         if self._closed:
             return
-        began = self._budget.begin("step")
+        capturing = self._capturing()
+        began = time.perf_counter() if capturing else self._budget.begin("step")
         sheet, self._sheet = self._sheet, Sheet(now())
-        self._read_replayed(sheet)
+        if not capturing:
+            self._read_replayed(sheet)
         for optimised in self._optimised.values():
             if optimised.applied:
                 sheet.applied.add(optimised.name)
             optimised.begin()
             self._put_last(optimised)
         try:
-            with self._guard():
+            with self._guard:
                 self._note_losses(sheet, loss, parts or {})
-            with self._guard():
-                self._close_sheet(sheet, {"samples": samples, "tokens": tokens}, began)
+            with self._guard:
+                self._close_sheet(sheet, {"samples": samples, "tokens": tokens}, began, capturing=capturing)
         finally:
             self._last_end = time.perf_counter()
 
     def _read_replayed(self, sheet: Sheet) -> None:
         """A step inside a replayed CUDA graph calls no hook: its gradients and weights are still where they were."""
         for optimised in self._optimised.values():
-            if optimised.captured and not optimised.applied and not self._capturing():
-                with self._guard():
+            if optimised.captured and not optimised.applied:
+                with self._guard, torch.no_grad():
                     self._reader.gradients(sheet, optimised)
                     self._reader.weights(sheet, optimised)
                     self._note_settings(sheet, optimised)
@@ -265,11 +273,11 @@ class Watch:
     def _note_losses(self, sheet: Sheet, loss: Tensor | float | None, parts: Mapping[str, Tensor | float]) -> None:
         self._note_number(sheet, Key("loss"), loss)
         for name, part in parts.items():
-            with self._guard():
+            with self._guard:
                 check_tag(f"loss/part@{name}")
                 self._note_number(sheet, Key("part", names=(name,)), part)
 
-    def _close_sheet(self, sheet: Sheet, counts: Mapping[str, int | None], began: float) -> None:
+    def _close_sheet(self, sheet: Sheet, counts: Mapping[str, int | None], began: float, *, capturing: bool) -> None:
         sheet.time = now()
         spent = self._spent
         spent["time/step"] += began - self._last_end
@@ -281,32 +289,32 @@ class Watch:
         over = bool(sheet.applied or sheet.skipped)  # else a micro-step, whose time is the step's
         if over:
             sheet.readings = self._probing.collect()
-        delivery = self._send(sheet)
+        delivery = self._send(sheet, capturing=capturing)
         if sheet.applied:
             self._schedule.iteration += 1
         if over:
-            self._probing.arm()
+            if self._probing.arm():
+                self._budget.prepares_next()
             self._spent = defaultdict(float)
         self._budget.end("step", began)
-        self._budget.took("hooks", self._probing.clock.take())
+        self._budget.took("hooks", self._probing.clock.take(), like="pre")
         if sheet.applied:
             self._note_times(sheet, spent)
-        self._pipeline.put(sheet, delivery)
+        self._pipeline.put(sheet, delivery, self._transport.patience)
 
-    def _send(self, sheet: Sheet) -> Delivery:
+    def _send(self, sheet: Sheet, *, capturing: bool) -> Delivery:
         """Have a sheet's numbers on their way; what there is no room for is left behind, detail first."""
         delivery = None
-        if not self._capturing():
+        if not capturing:
             tensors = sheet.send_off()
-            delivery = (self._transport if tensors else AtOnce()).send(tensors)
+            delivery = self._transport.send(tensors) if tensors else NOTHING
             if delivery is None:
                 sheet.drop_detail()
                 delivery = self._transport.send(sheet.send_off(), essential=True)
                 sheet.host["monitor/dropped"] = 1.0
         if delivery is None:
             sheet.tensors, sheet.sizes, sheet.clips, sheet.readings = {}, [], {}, []  # the step still counts
-            delivery = AtOnce().send([])
-            assert delivery is not None
+            delivery = NOTHING
         sheet.let_go()
         return delivery
 
@@ -337,12 +345,12 @@ class Watch:
     def _note_settings(self, sheet: Sheet, optimised: Optimised) -> None:
         at = f"@{optimised.name}" if optimised.name else ""
         groups = optimised.optimizer.param_groups
-        for i, group in enumerate(groups):
-            lr = group.get("lr")
+        if len(groups) != len(optimised.lr_tags):
             # The first group's rate is the run's, so that a group added later does not cut the series.
-            tags = (f"lr{at}",) if i == 0 else ()
-            if len(groups) > 1:
-                tags = (*tags, f"lr{at}.{i}" if at else f"lr@{i}")
+            of_groups = [(f"lr{at}.{i}" if at else f"lr@{i}",) for i in range(len(groups))] if len(groups) > 1 else [()]
+            optimised.lr_tags = [(f"lr{at}", *of_groups[0]), *of_groups[1:]]
+        for group, tags in zip(groups, optimised.lr_tags, strict=True):
+            lr = group.get("lr")
             if isinstance(lr, Tensor) and lr.device.type != "cpu":
                 sheet.add(Key("lr", optimised.name, tags), lr.detach().clone())  # schedulers change it in place
             elif lr is not None:
@@ -361,9 +369,9 @@ class Watch:
         began = self._budget.begin("pre")
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         optimised.has_closure = closure is not None
-        with self._guard():
+        with self._guard:
             self._probing.before_optimizer(optimizer, has_closure=optimised.has_closure)
-        with self._guard():
+        with self._guard, torch.no_grad():
             self._refresh(optimised)
             self._note_settings(self._sheet, optimised)  # now: a scheduler may act before the iteration is closed
             if optimised.sharing is not None:
@@ -372,7 +380,7 @@ class Watch:
                 if not optimised.has_closure:
                     self._reader.gradients(self._sheet, optimised)
                 self._reader.copy_weights(optimised)
-        with self._guard():
+        with self._guard:
             self._probing.at_optimizer()
         self._budget.end("pre", began)
         optimised.entered = time.perf_counter()
@@ -387,10 +395,10 @@ class Watch:
         self._spent["time/optimizer"] += time.perf_counter() - optimised.entered
         began = self._budget.begin("post")
         optimised.applied, optimised.captured = True, False
-        with self._guard():
+        with self._guard:
             self._probing.after_optimizer(optimizer, has_closure=optimised.has_closure)
         try:
-            with self._guard():
+            with self._guard, torch.no_grad():
                 if not optimised.is_blind:
                     if optimised.has_closure:  # its gradients came into being inside of the step, and are still there
                         self._reader.gradients(self._sheet, optimised)
@@ -398,7 +406,7 @@ class Watch:
                     self._reader.weights(self._sheet, optimised)
         finally:
             if optimised.sharing is not None:  # the other ranks wait for us, whatever went wrong
-                with self._guard():
+                with self._guard:
                     optimised.sharing.finish(self._sheet, optimised.name)
         self._budget.end("post", began)
 
@@ -410,7 +418,7 @@ class Watch:
         if self._closed or not clip.parameters or self._capturing():
             return
         began = self._budget.begin("clip")
-        with self._guard():
+        with self._guard, torch.no_grad():
             for optimised in self._optimised.values():
                 self._refresh(optimised)
                 if not optimised.is_blind:
@@ -421,7 +429,7 @@ class Watch:
         optimised = self._optimised.get(id(event.optimizer))
         if optimised is None or self._closed:
             return
-        with self._guard():
+        with self._guard:
             if not optimised.applied:
                 self._sheet.skipped.add(optimised.name)
             if event.scale is not None:
@@ -434,7 +442,7 @@ class Watch:
         """Say, once, that something cannot be measured."""
         if tag not in self._unmeasured:
             self._unmeasured.add(tag)
-            self._writer.event("not-measured", step=self._assembly.step, data={"tag": tag, "reason": reason})
+            self._put_event("not-measured", {"tag": tag, "reason": reason})
 
     def data(self, batches: Iterable[T]) -> Iterator[T]:
         """The same batches, timed: how long each iteration waits for its data becomes `time/data`.
@@ -451,8 +459,9 @@ class Watch:
                 return
             self._spent["time/data"] += time.perf_counter() - started
             if not self._closed:
-                began = self._budget.begin("data")
-                with self._guard():
+                capturing = self._capturing()
+                began = time.perf_counter() if capturing else self._budget.begin("data")
+                with self._guard:
                     for quantity, count in self._probing.batch(batch).items():
                         self._counted[quantity] = self._counted.get(quantity, 0) + count
                 self._budget.end("data", began)
@@ -469,11 +478,11 @@ class Watch:
         """
         if self._closed:
             return
-        with self._guard():
+        with self._guard:
             found: dict[str, float] = {}
             given = {**({} if loss is None else {"loss": loss}), **(metrics or {})}
             for name, value in given.items():
-                with self._guard():
+                with self._guard:
                     check_tag(f"val/{name}")
                     found[f"val/{name}"] = _plain(value)
             self._put_row("evaluation", found)
@@ -481,7 +490,7 @@ class Watch:
     def epoch(self) -> None:
         """An epoch is over: its number, length and speed become a row of the table `epoch`."""
         if not self._closed:
-            with self._guard():
+            with self._guard:
                 self._put_row("epoch", self._epoch.close())
 
     def burst(self, num_steps: int) -> None:
@@ -493,13 +502,14 @@ class Watch:
         if num_steps < 1:
             raise ValueError(f"`burst(num_steps=...)` must be at least 1, got {num_steps}.")
         self._schedule.burst(num_steps)
-        self._writer.event("burst", step=self._assembly.step, data={"num_steps": num_steps})
+        self._put_event("burst", {"num_steps": num_steps})
 
     def _put_row(self, table: str, row: dict[str, float]) -> None:
         if row:
-            delivery = AtOnce().send([])
-            assert delivery is not None
-            self._pipeline.put(Sheet(now(), row=(table, row)), delivery)
+            self._pipeline.put(Sheet(now(), row=(table, row)), NOTHING)
+
+    def _put_event(self, kind: str, data: dict[str, Any]) -> None:
+        self._pipeline.put(Sheet(now(), event=(kind, data)), NOTHING)
 
     def state_dict(self) -> dict[str, Any]:
         """All that a later session needs to go on without a jump, in plain numbers: put it into your checkpoint."""
@@ -517,7 +527,7 @@ class Watch:
             raise ValueError(f"`load_state_dict` reads version 1 of Sonde's state, got {state.get('version')!r}.")
         self._pipeline.drain(_CLOSE_S)
         self._sheet, self._spent = Sheet(now()), defaultdict(float)
-        self._schedule.iteration = int(state["iteration"])
+        self._schedule.resume(int(state["iteration"]))
         self._epoch = _Epoch(int(state.get("epoch", 0)))
         self._assembly.load_state_dict(state)
         self._writer.branch(self._assembly.step + 1)
@@ -576,15 +586,28 @@ class Watch:
         """Whether the user is recording a CUDA graph: then nothing of ours may get into it."""
         return self._device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
-    @contextlib.contextmanager
-    def _guard(self) -> Iterator[None]:
-        """Our own faults do not reach the training."""
-        try:
-            yield
-        except Exception as error:
-            if self._strict:
-                raise
-            self._pipeline.fail(error)
+
+class _Guard:
+    """Our own faults do not reach the training.
+
+    Args:
+        fail: Told about a fault.
+        strict: Whether it is raised after all.
+    """
+
+    def __init__(self, fail: Callable[[Exception], None], *, strict: bool) -> None:
+        self._fail, self._strict = fail, strict
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if self._strict or not isinstance(value, Exception):
+            return False
+        self._fail(value)
+        return True
 
 
 class _Epoch:

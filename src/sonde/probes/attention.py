@@ -106,6 +106,7 @@ class Attention:
         self._attending = list(self._slots)  # what is hooked: of a slot that was heard to attend, the modules that did
         self._above = lineages(models.values())
         self._misses = [0] * len(self._slots)
+        self._silent = [0] * len(self._slots)
         self._compiled: set[str] = set()
         self._columns: dict[tuple[str, ...], Columns] = {}
         self._listeners: dict[int, _Listener] = {}
@@ -134,6 +135,9 @@ class Attention:
             elif listener.heard:
                 self._attending[slot] = self._slots[slot]
                 self._misses[slot] += 1
+                self._silent[slot] = 0
+            else:
+                self._silent[slot] += 1
         if not found:
             return []
         names = tuple(found)
@@ -148,6 +152,8 @@ class Attention:
         reasons = {f"attn/*@{name}": "it lies in a compiled region" for name in sorted(self._compiled)}
         if self._misses and min(self._misses) >= _PATIENCE:
             reasons["attn/*"] = "no attention was seen in the calls of the model's modules"
+        elif self._silent and min(self._silent) >= _PATIENCE:
+            reasons["attn/*"] = f"no module was called with gradients, {_PATIENCE} times in a row: compiled, perhaps"
         return reasons
 
     def close(self) -> None:

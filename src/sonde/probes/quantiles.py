@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sonde.core.records import Float64
 from sonde.kernels.histograms import NUM_BINS, PERCENTS, SHIFT, edges, percentiles
+from sonde.kernels.uploads import uploaded
 
 _ASCENDING = edges()[0]
 _NUM_FINITE = len(_ASCENDING)
@@ -49,12 +50,9 @@ def condense(histogram: Tensor) -> Tensor:
 
 @functools.cache
 def _constants(device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return (
-        torch.from_numpy(_ASCENDING).to(device),
-        torch.tensor(_MARKS, device=device),
-        torch.tensor(PERCENTS, dtype=torch.float64, device=device),
-        torch.tensor([-1, 0, 1], device=device),
-    )
+    tables = _ASCENDING, np.array(_MARKS), np.array(PERCENTS, np.float64), np.array([-1, 0, 1])
+    ascending, marks, percents, around = (uploaded(table, device) for table in tables)
+    return ascending, marks, percents, around
 
 
 @dataclass(frozen=True, slots=True, eq=False)

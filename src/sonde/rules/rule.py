@@ -13,7 +13,7 @@ class Sighting(NamedTuple):
     """A rule sees its condition at this step, and is sure of it: confirmation is the rule's own business.
 
     Attributes:
-        severity: `INFO` where it is only worth knowing; then it never counts as an alarm, but it is evidence for causes.
+        severity: `INFO` where it is only worth knowing: then it is no alarm, but evidence for causes.
         message: What is wrong, with its numbers, in one sentence without a full stop.
         where: Parameters or modules concerned, the most telling first.
         evidence: The numbers and their series, the most telling first.

@@ -4,17 +4,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
+from sonde.rules.levels import has_level
 from sonde.rules.rule import Look, Sighting
+from sonde.signals.robust_z import RobustZ, RobustZState
+
+_LOGS = RobustZ()
 
 
 class LossSpikeState(NamedTuple):
-    """The spike under way: when it began, and what was usual before it."""
+    """The spike under way (when it began, and what was usual before it), and the highest scores so far."""
 
+    logs: RobustZState
     since: int = -1
     usual: float = float("nan")
     scale: float = float("nan")
+    last: tuple[float, ...] = ()
+    """The last four losses."""
+    is_ramp: bool = False
+    """Whether the spike under way grew over several steps."""
+    highest: tuple[float, ...] = ()
+    """The largest scores of the run before this one, fading, largest first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,9 +35,13 @@ class LossSpike:
     """The loss jumps far above its own past.
 
     What it detects:
-        A loss more than `warning` robust standard deviations above the median of the last 128 steps, and at least
-        `least_rise` of that median away: z = (L − median)/(1.4826·MAD). Past `critical`, or where it has not come back
-        after `patience` steps, it is critical.
+        A loss more than `warning` robust standard deviations above the median of the last 128 steps:
+        z = (L − median)/(1.4826·MAD), of losses above zero at most 1.5 times the score of log L, since small batches
+        have skewed losses. The rise is also at least `least_rise` of the median and of the whole descent so far, so
+        that a solved task cannot spike. Past `critical`, or where it has not come back after `patience` steps, it is
+        critical. A run whose third-highest score is s (fading over some 500 steps) must exceed 1.5·s: its own tail says
+        what is usual. A spike that swells over several steps is not a batch's doing but the dynamics', as at the edge
+        of stability, which mostly catch themselves: it stays information for `patience` steps.
 
     Why it matters:
         A spike throws away what the last hundreds of steps have learned; one that does not come back is a divergence.
@@ -38,8 +55,9 @@ class LossSpike:
 
     When it is wrong:
         Losses that are spiky by nature (reinforcement learning, adversarial training, tiny batches of very unequal
-        examples) have heavy tails: their own history widens the band, but the first spikes of a run may still be
-        reported. A curriculum that becomes harder in one step is a spike by this definition.
+        examples) have heavy tails: the first two spikes of a run may still be reported. Where losses are not above
+        zero, or there are several optimisers, it is information only. A curriculum that becomes harder in one step is a
+        spike by this definition.
 
     References:
         OLMo team, 2 OLMo 2 Furious, 2025 (spike score). Chowdhery et al., PaLM, 2022, section 5.1.
@@ -54,6 +72,9 @@ class LossSpike:
         Cause.LR_TOO_HIGH,
         Cause.MISSING_CLIPPING,
         Cause.EXPLODING_GRADIENTS,
+        Cause.WEIGHT_NORM_JUMP,
+        Cause.DATA_DRIFT,
+        Cause.OPTIMIZER_STATE_LOST,
     )
     quiet_steps: ClassVar[int] = 50
 
@@ -64,23 +85,44 @@ class LossSpike:
 
     def init(self) -> LossSpikeState:
         """Before the first step."""
-        return LossSpikeState()
+        return LossSpikeState(_LOGS.init(1))
 
     def step(self, state: LossSpikeState, look: Look) -> tuple[LossSpikeState, Sequence[Sighting]]:
         """Look at one more loss."""
         picture = look.picture
+        if "loss" not in look.scene:
+            return state, ()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            logs, out = _LOGS.step(state.logs, np.log(np.array([picture.loss])))
+        state = state._replace(logs=logs)
+        z = picture.loss_z
+        if picture.loss > 0 and np.isfinite(out.z[0]):
+            z = min(z, 1.5 * float(out.z[0]))  # a falling curve widens the band of logarithms
+        usual_high = state.highest[2] if len(state.highest) > 2 else 0.0
+        state = state._replace(highest=_noted(state.highest, z), last=(*state.last, picture.loss)[-4:])
         if state.since >= 0:
-            above = (picture.loss_smooth - state.usual) / state.scale
-            if above < self.warning / 2:
-                return LossSpikeState(), ()
+            if (float(np.median(state.last[-3:])) - state.usual) / state.scale < self.warning / 2:
+                return LossSpikeState(state.logs, last=state.last, highest=state.highest), ()
         else:
             rise = picture.loss - picture.loss_median
-            if not (picture.loss_z > self.warning and rise > self.least_rise * abs(picture.loss_median)):
+            least = self.least_rise * max(abs(picture.loss_median), abs(picture.loss_start - picture.loss_median))
+            if not (z > max(self.warning, 1.5 * usual_high) and rise > least):
                 return state, ()
-            state = LossSpikeState(picture.step, picture.loss_median, picture.loss_scale)
+            ramp = len(state.last) > 3 and bool(np.all(np.diff(state.last) > 0))
+            state = state._replace(
+                since=picture.step, usual=picture.loss_median, scale=picture.loss_scale, is_ramp=ramp
+            )
         score = (picture.loss - state.usual) / state.scale
         lasting = picture.step - state.since >= self.patience
         severity = Severity.CRITICAL if lasting or score > self.critical else Severity.WARNING
+        if not has_level(look) or (state.is_ramp and not lasting):
+            severity = Severity.INFO
         message = f"loss {picture.loss:.4g}, {score:.0f} robust deviations above its last 128 steps ({state.usual:.4g})"
         evidence = Evidence(tag="loss", step=picture.step, value=picture.loss, expected=state.usual)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
+
+
+def _noted(highest: tuple[float, ...], z: float) -> tuple[float, ...]:
+    """The three highest scores with one more; old ones fade by a factor e in 500 steps."""
+    scores = (*(0.998 * old for old in highest), *((z,) if np.isfinite(z) else ()))
+    return tuple(sorted(scores, reverse=True)[:3])

@@ -1,0 +1,39 @@
+"""Writes rules.md beside it: the manual pages of all rules, from their docstrings.
+
+Usage: python docs/reference/make_rules.py
+"""
+
+import inspect
+import textwrap
+from pathlib import Path
+
+from sonde.rules.catalogue import RULES
+from sonde.rules.rule import HEADINGS
+
+PAGE = Path(__file__).with_name("rules.md")
+
+
+def text() -> str:
+    """The whole page."""
+    lines = [
+        "# Rules",
+        "",
+        "Every rule that `sonde diagnose` applies; `sonde explain CODE` prints the same. This page is made by `docs/reference/make_rules.py`.",
+        "",
+        "| code | name | |",
+        "|---|---|---|",
+    ]
+    pages = []
+    for rule in RULES:
+        first, _, rest = (inspect.getdoc(rule) or "").partition("\n")
+        lines.append(f"| [{rule.code}](#{rule.code.lower()}-{rule.name}) | {rule.name} | {first} |")
+        pages += ["", f"## {rule.code} {rule.name}", "", first, ""]
+        for line in textwrap.dedent(rest).strip().split("\n"):
+            heading = line.rstrip(":")
+            pages.append(f"**{heading}.**" if heading in HEADINGS else line.strip())
+        pages += ["", f"Likely causes: {', '.join(rule.causes)}. Needs: {', '.join(f'`{tag}`' for tag in rule.needs)}."]
+    return "\n".join([*lines, *pages]) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text())

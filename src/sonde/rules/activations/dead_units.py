@@ -1,0 +1,137 @@
+"""ACT001 dead-units."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.depth import matrices
+from sonde.rules.progress import is_hurt
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.scene import Layers
+
+
+class DeadUnitsState(NamedTuple):
+    """Of gradients: looks in a row with mostly exact zeros, by parameter, and the shares of the first look."""
+
+    names: tuple[str, ...] = ()
+    num_looks: tuple[int, ...] = ()
+    first: tuple[float, ...] = ()
+    constant: tuple[tuple[str, int], ...] = ()
+    since: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeadUnits:
+    """Many units of a layer never fire, and so get no gradient.
+
+    What it detects:
+        More than `share` of a layer's units silent: in all of the last iterations that were looked at (`act/dead`); or,
+        of an activation function, giving one and the same value for every example of the batch at two looks
+        (`act/constant`); or more than `share` of a weight matrix' gradient exactly zero at `num_looks` looks in a row,
+        which is the row of each such unit. Any of them is information; a warning while training is hurt, or where the
+        share has grown by half to more than nine tenths since the start and the loss no longer falls. A network whose
+        gradients are *all* exactly zero is a warning at once.
+
+    Why it matters:
+        A dead ReLU stays dead: no gradient reaches it. The layer's width is lost, and with all of it the training.
+
+    Evidence:
+        `act/dead@…`, `act/constant@…`, `grad/zeros@…`.
+
+    What to do:
+        Lower the learning rate and start again from before the units died (the step says when); He initialisation with
+        small biases; leaky ReLU or GELU; lengthen the warmup.
+
+    When it is wrong:
+        Half of a ReLU's *outputs* are zero in healthy training: only units count. Sparse inputs leave rows of the first
+        matrix without gradients, rare classes columns of the last; then the loss falls and it is information.
+
+    References:
+        Lu et al., Dying ReLU and initialization, 2019.
+    """
+
+    code: ClassVar[str] = "ACT001"
+    name: ClassVar[str] = "dead-units"
+    needs: ClassVar[tuple[str, ...]] = ("act/dead@", "grad/zeros@")
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.DEAD_UNITS,
+        Cause.LR_SPIKE,
+        Cause.LR_TOO_HIGH,
+        Cause.BAD_INITIALISATION,
+        Cause.BAD_BATCH,
+    )
+    quiet_steps: ClassVar[int] = 300
+
+    share: float = 0.5
+    num_looks: int = 3
+
+    def init(self) -> DeadUnitsState:
+        """Before the first step."""
+        return DeadUnitsState()
+
+    def step(self, state: DeadUnitsState, look: Look) -> tuple[DeadUnitsState, Sequence[Sighting]]:
+        """Look at the modules and parameters that were measured."""
+        state, from_modules = self._modules(state, look)
+        state, from_gradients = self._gradients(state, look)
+        found = from_modules + from_gradients
+        state = state._replace(since=-1 if not found else state.since if state.since >= 0 else look.scene.step)
+        return state, found
+
+    def _modules(self, state: DeadUnitsState, look: Look) -> tuple[DeadUnitsState, list[Sighting]]:
+        dead, constant = look.scene.layers("act/dead"), look.scene.layers("act/constant")
+        found: dict[str, tuple[str, float]] = {}
+        if dead is not None:
+            found.update({n: ("act/dead", v) for n, v in zip(*dead[:2], strict=True) if v > self.share})
+        functions = look.scene.layers("act/positive")
+        if constant is not None and functions is not None:
+            counts = dict(state.constant)
+            for name, value in zip(*constant[:2], strict=True):
+                if name in functions.names:
+                    counts[name] = counts.get(name, 0) + 1 if value > self.share else 0
+                    if counts[name] >= 2:
+                        found.setdefault(name, ("act/constant", value))
+            state = state._replace(constant=tuple(counts.items()))
+        if not found:
+            return state, []
+        name, (tag, value) = max(found.items(), key=lambda item: item[1][1])
+        message = f"{value:.0%} of the units of {name} are silent"
+        evidence = Evidence(tag=f"{tag}@{name}", step=look.scene.step, value=float(value), expected=0.0)
+        severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
+        return state, [Sighting(severity, message, where=tuple(found), evidence=(evidence,))]
+
+    def _gradients(self, state: DeadUnitsState, look: Look) -> tuple[DeadUnitsState, list[Sighting]]:
+        picture, layers = look.picture, look.scene.layers("grad/zeros")
+        if layers is None:
+            return state, []
+        known = dict(zip(state.names, zip(state.num_looks, state.first, strict=True), strict=True))
+        zeros = matrices(Layers(layers.names, layers.values), look.scenes)
+        for name, value in zip(zeros.names, zeros.values.tolist(), strict=True):
+            count, first = known.get(name, (0, value))
+            known[name] = (count + 1 if value > self.share else 0), first
+        state = state._replace(
+            names=tuple(known),
+            num_looks=tuple(count for count, _ in known.values()),
+            first=tuple(first for _, first in known.values()),
+        )
+        found = [n for n in zeros.names if known[n][0] >= self.num_looks]
+        whole = len(zeros.names) >= 2 and bool(np.all(zeros.values == 1)) and known[zeros.names[0]][0] >= 2
+        if not found and not whole:
+            return state, []
+        values = dict(zip(zeros.names, zeros.values.tolist(), strict=True))
+        name = max(found or zeros.names, key=lambda name: values[name])
+        grown = (
+            values[name] > 0.9
+            and values[name] - known[name][1] > 0.5
+            and picture.num_losses >= 100
+            and not picture.is_falling
+        )
+        alarm = whole or is_hurt(picture) or (grown and not picture.is_solved)
+        message = f"{values[name]:.0%} of the gradient of {name} is exactly zero (at first {known[name][1]:.0%})"
+        evidence = Evidence(tag=f"grad/zeros@{name}", step=look.scene.step, value=values[name], expected=known[name][1])
+        severity = Severity.WARNING if alarm else Severity.INFO
+        where = tuple(found) or zeros.names
+        return state, [Sighting(severity, message, where=where, evidence=(evidence,))]

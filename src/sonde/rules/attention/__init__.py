@@ -1,0 +1,1 @@
+"""Rules about transformers: attention, output logits, embeddings: ATT."""

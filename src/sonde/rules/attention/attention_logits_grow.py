@@ -1,0 +1,91 @@
+"""ATT001 attention-logits-grow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.picture import Picture
+from sonde.rules.progress import is_hurt
+from sonde.rules.rule import Look, Sighting
+
+
+class AttentionLogitsGrowState(NamedTuple):
+    """The first and the last value of each module, and its rises in a row."""
+
+    seen: tuple[tuple[str, float, float, int], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionLogitsGrow:
+    """The largest attention logit grows without bound.
+
+    What it detects:
+        A module's largest softmax input above `limit` and risen at two looks in a row, or above `high` at all.
+        Information by itself, for heads may be sharp; a warning where training is hurt or its loss has stopped falling
+        well above its best possible, or where it is above `high` and still rises.
+
+    Why it matters:
+        Beyond some tens the softmax is one-hot: gradients vanish there, and one step later the loss diverges. It is
+        seen long before the loss moves.
+
+    Evidence:
+        `attn/logit_max@…`, of sampled queries: a lower bound.
+
+    What to do:
+        Normalise queries and keys (qk-norm), lower the learning rate, weight decay on the projections.
+
+    When it is wrong:
+        Some healthy heads look at one position with logits of 30 to 50 and stay there.
+
+    References:
+        Wortsman et al., Small-scale proxies for large-scale transformer training instabilities, ICLR 2024. Dehghani et
+        al., Scaling vision transformers to 22 billion parameters, ICML 2023 (logits above 50,000).
+    """
+
+    code: ClassVar[str] = "ATT001"
+    name: ClassVar[str] = "attention-logits-grow"
+    needs: ClassVar[tuple[str, ...]] = ("attn/logit_max@",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.ATTENTION_LOGIT_GROWTH,
+        Cause.ATTENTION_ENTROPY_COLLAPSE,
+        Cause.LR_TOO_HIGH,
+        Cause.BAD_INITIALISATION,
+    )
+    quiet_steps: ClassVar[int] = 400
+
+    limit: float = 50.0
+    high: float = 100.0
+
+    def init(self) -> AttentionLogitsGrowState:
+        """Before the first step."""
+        return AttentionLogitsGrowState()
+
+    def step(self, state: AttentionLogitsGrowState, look: Look) -> tuple[AttentionLogitsGrowState, Sequence[Sighting]]:
+        """Look at the modules whose turn it is."""
+        layers = look.scene.layers("attn/logit_max")
+        if layers is None:
+            return state, ()
+        known = {name: (first, last, rises) for name, first, last, rises in state.seen}
+        found = []
+        for name, value in zip(layers.names, layers.values.tolist(), strict=True):
+            first, last, rises = known.get(name, (value, value, 0))
+            rises = rises + 1 if value > last else 0
+            known[name] = (first, value, rises)
+            if value > self.high or (value > self.limit and rises >= 2):
+                found.append((value, name, rises))
+        state = AttentionLogitsGrowState(tuple((name, *rest) for name, rest in known.items()))
+        if not found:
+            return state, ()
+        value, name, rises = max(found)
+        grows = value > self.high and rises >= 1
+        severity = Severity.WARNING if grows or is_hurt(look.picture) or is_stalled(look.picture) else Severity.INFO
+        message = f"attention logits of {name} reach {value:.3g}, at the first look {known[name][0]:.3g}"
+        evidence = Evidence(tag=f"attn/logit_max@{name}", step=look.scene.step, value=value, expected=known[name][0])
+        return state, (Sighting(severity, message, where=tuple(n for _, n, _ in found), evidence=(evidence,)),)
+
+
+def is_stalled(picture: Picture) -> bool:
+    """Whether the loss has stopped falling, or slowed to a crawl, with most of it still there."""
+    return picture.num_losses >= 100 and not picture.is_falling and picture.progress < 0.5

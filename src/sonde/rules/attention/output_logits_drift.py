@@ -1,0 +1,86 @@
+"""ATT003 output-logits-drift."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.progress import is_lost
+from sonde.rules.rule import Look, Sighting
+
+_T = TypeVar("_T")
+
+
+class OutputLogitsDriftState(NamedTuple):
+    """The first and the last seven values of log Z and their steps."""
+
+    values: tuple[float, ...] = ()
+    steps: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutputLogitsDrift:
+    """All output logits wander away together, which the loss does not see.
+
+    What it detects:
+        log Z, the log of the softmax's normaliser, farther than `far` from 0 and moving away from it at two looks in a
+        row. Information; a warning where it is also `least` times as far as at the first look and the loss has stopped
+        falling with 15% of it left, or where the loss rises.
+
+    Why it matters:
+        Cross-entropy does not change when all logits shift, but their size costs precision, and in fp16 and bf16 it
+        ends in a divergence.
+
+    Evidence:
+        `logits/log_z`, `logits/absmax`.
+
+    What to do:
+        A z-loss of 1e-4·log²Z; weight decay on the output matrix and none on its bias; a lower rate.
+
+    When it is wrong:
+        Large vocabularies start with log Z = ln V (about 11 at 50,000). A head that is sure of its classes has large
+        logits: log Z is then as large as the largest.
+
+    References:
+        Chowdhery et al., PaLM, 2022 (z-loss). Wortsman et al., ICLR 2024.
+    """
+
+    code: ClassVar[str] = "ATT003"
+    name: ClassVar[str] = "output-logits-drift"
+    needs: ClassVar[tuple[str, ...]] = ("logits/log_z",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.OUTPUT_LOGIT_DRIFT, Cause.LR_TOO_HIGH, Cause.EMBEDDING_NORM_GROWTH)
+    quiet_steps: ClassVar[int] = 400
+
+    far: float = 10.0
+    least: float = 4.0
+
+    def init(self) -> OutputLogitsDriftState:
+        """Before the first step."""
+        return OutputLogitsDriftState()
+
+    def step(self, state: OutputLogitsDriftState, look: Look) -> tuple[OutputLogitsDriftState, Sequence[Sighting]]:
+        """Look at the logits where they were measured, and at the loss in between."""
+        value, picture = look.scene.value("logits/log_z"), look.picture
+        looked = bool(np.isfinite(value))
+        if looked:
+            state = OutputLogitsDriftState(_kept(state.values, value), _kept(state.steps, look.scene.step))
+        sizes = np.abs(state.values)
+        if len(sizes) < 3 or not (sizes[-1] > sizes[-2] > sizes[-3] and sizes[-1] > self.far):
+            return state, ()
+        wide = sizes[-1] > self.least * max(sizes[0], 1.0)
+        stalled = picture.num_losses >= 100 and not picture.is_falling and picture.progress < 0.85
+        alarm = (wide and stalled) or picture.improvement_z < -3 or is_lost(picture)
+        if not (looked or alarm):
+            return state, ()
+        message = f"log Z of the output logits is {state.values[-1]:.3g}, at the first look {state.values[0]:.3g}"
+        evidence = Evidence(tag="logits/log_z", step=state.steps[-1], value=state.values[-1], expected=state.values[0])
+        severity = Severity.WARNING if alarm else Severity.INFO
+        return state, (Sighting(severity, message, evidence=(evidence,), since=state.steps[0]),)
+
+
+def _kept(seen: tuple[_T, ...], value: _T) -> tuple[_T, ...]:
+    """The first one, and the last seven."""
+    return (*seen, value) if len(seen) < 8 else (seen[0], *seen[2:], value)

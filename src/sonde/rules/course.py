@@ -1,0 +1,90 @@
+"""The course of a series over the whole run, in bounded memory."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sonde.core.records import Float64
+from sonde.signals import lines
+
+_MOST_BLOCKS = 64
+
+
+class Course(NamedTuple):
+    """Means of consecutive blocks of equally many values, oldest first; 64 of them at most.
+
+    When they are full, neighbours are joined and blocks become twice as wide: the whole run stays in view, at a
+    resolution between 1/32 and 1/64 of its length. NaN, infinite and missing values are left out; values count, not
+    steps.
+
+    Example:
+        >>> course = Course(width=2)
+        >>> for value in (1.0, 3.0, float("nan"), 5.0, 7.0, 9.0):
+        ...     course = course.extended(value)
+        >>> course.means, course.num_values
+        ((2.0, 6.0), 5)
+    """
+
+    width: int = 4
+    means: tuple[float, ...] = ()
+    rest: tuple[float, ...] = ()
+    """Values of the block that is not full yet."""
+
+    @property
+    def num_values(self) -> int:
+        """All that were taken."""
+        return self.width * len(self.means) + len(self.rest)
+
+    def extended(self, value: float) -> "Course":
+        """The course with one more value."""
+        if not np.isfinite(value):
+            return self
+        rest = (*self.rest, value)
+        if len(rest) < self.width:
+            return self._replace(rest=rest)
+        means = (*self.means, float(np.mean(rest)))
+        if len(means) < _MOST_BLOCKS:
+            return Course(self.width, means)
+        pairs = np.array(means).reshape(-1, 2).mean(axis=1)
+        return Course(2 * self.width, tuple(pairs.tolist()))
+
+    def descent(self) -> "Descent | None":
+        """How it went from the first block to the last; None below eight blocks."""
+        if len(self.means) < 8:
+            return None
+        means = np.array(self.means)
+        quarter = len(means) // 4
+        first, middle, last = (
+            float(np.median(part)) for part in (means[:quarter], _middle(means, quarter), means[-quarter:])
+        )
+        line = lines.fit(np.arange(len(means), dtype=np.float64)[None], means[None])
+        slope, error = float(line.slope[0]), float(line.slope_error[0])
+        total = first - last
+        return Descent(
+            first=first,
+            last=last,
+            slope=slope / self.width,
+            t=slope / error if error > 0 else 0.0,
+            early_share=(first - middle) / total if total != 0 else float("nan"),
+        )
+
+
+class Descent(NamedTuple):
+    """A course in five numbers."""
+
+    first: float
+    """Median of the first quarter of the blocks …"""
+    last: float
+    """… and of the last."""
+    slope: float
+    """Of the line through all, per value; negative where the series falls."""
+    t: float
+    """The slope in standard errors that allow for autocorrelation."""
+    early_share: float
+    """The part of the fall that was done by the middle of the run: 1/2 on a straight line, near 1 on a curve that bends
+    early, as learning curves do; NaN where there is no fall."""
+
+
+def _middle(means: Float64, quarter: int) -> Float64:
+    start = (len(means) - quarter) // 2
+    return means[start : start + quarter]

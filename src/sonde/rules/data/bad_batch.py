@@ -1,0 +1,118 @@
+"""DAT002 bad-batch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.levels import has_level
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.scene import Layers
+from sonde.rules.tracking import Tracked, track
+from sonde.signals.robust_z import RobustZ
+
+
+class BadBatchState(NamedTuple):
+    """The largest inputs so far, and whether the step before was an ordinary one."""
+
+    inputs: Tracked = Tracked()
+    loss_z: float = float("nan")
+    grad_z: float = float("nan")
+    lr: float = float("nan")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BadBatch:
+    """One batch is unlike all others.
+
+    What it detects:
+        Either the largest magnitude of an input leaves its own past, by `score` robust deviations of its logarithm and
+        `ratio` times: a warning where the loss or the gradient spikes at that step (`score` deviations), information
+        otherwise. Or, inputs not being measured at that step, the loss jumps from an ordinary step to `jump` times its
+        median and 2·`score` deviations, together with the gradient (`grad_jump` times), while the step before had an
+        ordinary loss, gradient and rate: weights that were fine a step ago, on other data.
+
+    Why it matters:
+        A single corrupt batch can undo what hundreds of steps have learned, or bring an optimiser's moments out of
+        balance for as long.
+
+    Evidence:
+        `batch/absmax@…`, `loss` and `grad/norm` at that step against their medians.
+
+    What to do:
+        Look at the batch of that step; skip it, and others like it, where the data are read. Clip the gradient, so that
+        one batch cannot do as much.
+
+    When it is wrong:
+        Data with heavy tails have such batches by nature. A spike that a growing instability prepared shows in the
+        steps before, and is not taken for a bad batch, but one that comes out of the blue (state × batch) is.
+
+    References:
+        Chowdhery et al., PaLM, 2022, section 5.1 (the same batches from another state gave no spike).
+    """
+
+    code: ClassVar[str] = "DAT002"
+    name: ClassVar[str] = "bad-batch"
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.BAD_BATCH, Cause.LONG_SEQUENCE)
+    quiet_steps: ClassVar[int] = 20
+
+    score: float = 6.0
+    ratio: float = 4.0
+    jump: float = 2.0
+    grad_jump: float = 8.0
+
+    def init(self) -> BadBatchState:
+        """Before the first step."""
+        return BadBatchState()
+
+    def step(self, state: BadBatchState, look: Look) -> tuple[BadBatchState, Sequence[Sighting]]:
+        """Look at one more batch."""
+        picture = look.picture
+        inputs, odd = self._odd(state.inputs, look.scene.layers("batch/absmax"), look.scene.step)
+        new = BadBatchState(inputs, picture.loss_z, picture.grad_z, picture.lr)
+        with np.errstate(invalid="ignore"):
+            grad_jumped = picture.grad_z > self.score and picture.grad_norm > self.grad_jump * picture.grad_median
+        if odd:
+            hurt = picture.loss_z > self.score or grad_jumped or not np.isfinite(picture.loss)
+            severity = Severity.WARNING if hurt else Severity.INFO
+            first = odd[0]
+            message = f"inputs of step {first.step} reach {first.value:.3g}, usually {first.expected:.3g}"
+            return new, (Sighting(severity, message, tuple(item.tag.partition("@")[2] for item in odd), odd),)
+        ordinary = state.loss_z < self.score / 2 and state.grad_z < self.score / 2 and not picture.lr_jumped
+        steady = abs(picture.lr - state.lr) <= 0.2 * state.lr
+        high = picture.loss_z > 2 * self.score and picture.loss > self.jump * picture.loss_median
+        if not (ordinary and steady and high and grad_jumped and has_level(look)):
+            return new, ()
+        evidence = (
+            Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_median),
+            Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_median),
+        )
+        message = (
+            f"loss {picture.loss:.4g} (usually {picture.loss_median:.4g}) and gradient norm {picture.grad_norm:.3g} "
+            f"(usually {picture.grad_median:.3g}) at step {picture.step}, right after an ordinary step"
+        )
+        return new, (Sighting(Severity.WARNING, message, evidence=evidence),)
+
+    def _odd(self, past: Tracked, layers: Layers | None, step: int) -> tuple[Tracked, tuple[Evidence, ...]]:
+        if layers is None:
+            return past, ()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(layers.values)
+        # Few batches are looked at, so the scale of few values must not be trusted below a tenth.
+        past, out = track(RobustZ(min_values=2, floor=0.0), past, Layers(layers.names, logs))
+        values = dict(zip(layers.names, layers.values.tolist(), strict=True))
+        found = []
+        for name, z, median, scale in zip(past.names, out.z, out.median, out.scale, strict=True):
+            if name in values and np.isfinite(median):
+                away = np.log(values[name]) - median if values[name] > 0 else -np.inf
+                if away > np.log(self.ratio) and (np.isnan(z) or away > self.score * max(scale, 0.1)):
+                    found.append(
+                        Evidence(
+                            tag=f"batch/absmax@{name}", step=step, value=values[name], expected=float(np.exp(median))
+                        )
+                    )
+        return past, tuple(found)

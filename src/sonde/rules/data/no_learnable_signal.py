@@ -1,0 +1,104 @@
+"""DAT006 no-learnable-signal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.levels import has_level
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.standing import Standing, stand
+
+
+class NoLearnableSignalState(NamedTuple):
+    """The entropy of the labels where preflight saw them, and for how many steps the loss has stood there."""
+
+    labels: Standing = Standing()
+    num_steps: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoLearnableSignal:
+    """The loss stays where a predictor that ignores its input gets, although the training works.
+
+    What it detects:
+        For `patience` steps in a row, after `warmup` losses: the smoothed loss lies within `band` of the entropy of the
+        labels, or never fell more than 3·`band` below its start where that entropy is not known; it does not fall; the
+        gradient has not vanished (at least `least_gradient` of its start); weights move (update ratio above
+        `least_ratio`); gradients of neighbouring steps do not agree (cosine below `most_cosine`, where measured); and
+        the best validation loss is no better.
+
+    Why it matters:
+        The labels have nothing to do with the inputs, as the loop hands them over: no setting of the optimiser can
+        help.
+
+    Evidence:
+        `loss` against `label/entropy` (or its start), `grad/norm`, `update/ratio`, `val/loss`.
+
+    What to do:
+        Look at some examples with their labels as the loss gets them: shuffled by themselves, off by one row, the wrong
+        column, padding that is not masked.
+
+    When it is wrong:
+        Tasks that are hopeless for another reason: inputs without the information, a model that cannot represent it, a
+        rate far too high that kills all units at the start. Some tasks (parities, grokking) stay at chance for very
+        long and then are learned.
+
+    References:
+        Zhang et al., Understanding deep learning requires rethinking generalization, ICLR 2017 (random labels).
+    """
+
+    code: ClassVar[str] = "DAT006"
+    name: ClassVar[str] = "no-learnable-signal"
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.NO_LEARNABLE_SIGNAL, Cause.LABEL_NOISE)
+    quiet_steps: ClassVar[int] = 100
+
+    band: float = 0.03
+    patience: int = 50
+    warmup: int = 150
+    least_gradient: float = 0.02
+    least_ratio: float = 1e-5
+    most_cosine: float = 0.5
+
+    def init(self) -> NoLearnableSignalState:
+        """Before the first step."""
+        return NoLearnableSignalState()
+
+    def step(self, state: NoLearnableSignalState, look: Look) -> tuple[NoLearnableSignalState, Sequence[Sighting]]:
+        """Look at one more loss."""
+        picture = look.picture
+        labels = stand(state.labels, look, "labels")
+        trivial = picture.trivial if picture.trivial > 0 else labels.value
+        is_known = trivial > 0 and 0.2 * trivial < picture.loss_start < 5 * trivial  # else another kind of loss
+        floor = trivial * (1 - self.band) if is_known else picture.loss_start * (1 - 3 * self.band)
+        stands = (
+            picture.num_losses >= self.warmup
+            and has_level(look)
+            and picture.loss_best > floor
+            and picture.loss_smooth < 1.2 * (trivial if is_known else picture.loss_start)
+            and not picture.is_falling
+            and not picture.val_best < floor
+            and picture.grad_median > self.least_gradient * picture.grad_start
+            and not picture.ratio < self.least_ratio
+            and not picture.grad_cosine > self.most_cosine
+        )
+        num = state.num_steps + 1 if stands else 0
+        state = NoLearnableSignalState(labels, num)
+        if num < self.patience:
+            return state, ()
+        expected = trivial if is_known else picture.loss_start
+        word = "what ignoring the inputs gives" if is_known else "its start"
+        message = (
+            f"loss {picture.loss_smooth:.4g} has not left {word} ({expected:.4g}), though weights and gradients move"
+        )
+        evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=expected)]
+        if np.isfinite(picture.grad_norm):
+            evidence.append(
+                Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start)
+            )
+        since = max(0, picture.step - num)
+        return state, (Sighting(Severity.WARNING, message, evidence=tuple(evidence), since=since),)

@@ -1,0 +1,70 @@
+"""DAT001 nonfinite-input."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.standing import Standing, stand
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NonfiniteInput:
+    """The data hold NaN or infinity.
+
+    What it detects:
+        NaN or infinite values among the inputs of a model, or among its targets, at any step at which they were looked
+        at.
+
+    Why it matters:
+        One such value makes the loss and then every weight NaN within a step, and nothing brings them back.
+
+    Evidence:
+        `batch/nonfinite@…` and `label/nonfinite` above 0, at the step of the batch; or the fact `nonfinite-input`.
+
+    What to do:
+        Look at that batch. Missing values, logarithms of zero, divisions by a deviation of zero and overflow in float16
+        make them: filter the rows or replace the values where the data are read.
+
+    When it is wrong:
+        Models that take NaN for "missing" on purpose and mask it. Batches between two looks are not seen.
+
+    References:
+        Zhang et al., An empirical study on TensorFlow program bugs, ISSTA 2018.
+    """
+
+    code: ClassVar[str] = "DAT001"
+    name: ClassVar[str] = "nonfinite-input"
+    needs: ClassVar[tuple[str, ...]] = ("batch/nonfinite@",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.NONFINITE_INPUT,)
+    quiet_steps: ClassVar[int] = 200
+
+    def init(self) -> Standing:
+        """Before the first step."""
+        return Standing()
+
+    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+        """Look at the inputs of one more step."""
+        known = state.since
+        state = stand(state, look, "nonfinite-input")
+        step, found = look.scene.step, []
+        layers = look.scene.layers("batch/nonfinite")
+        if layers is not None:
+            found = [
+                (f"batch/nonfinite@{name}", name, value)
+                for name, value in zip(layers.names, layers.values.tolist(), strict=True)
+                if value > 0
+            ]
+        if look.scene.value("label/nonfinite") > 0:
+            found.append(("label/nonfinite", "targets", look.scene.value("label/nonfinite")))
+        if found:
+            evidence = tuple(Evidence(tag=tag, step=step, value=value, expected=0.0) for tag, _, value in found)
+            message = f"{found[0][2]:.0f} values of the batch of step {step} are NaN or infinite, in {found[0][1]}"
+            where = tuple(name for _, name, _ in found)
+            return state, (Sighting(Severity.CRITICAL, message, where, evidence),)
+        if state.since != known:
+            message = f"an input of the model holds NaN or infinity at step {step}{state.at}"
+            return state, (Sighting(Severity.CRITICAL, message, state.where),)
+        return state, ()

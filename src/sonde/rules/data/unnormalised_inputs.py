@@ -1,0 +1,73 @@
+"""DAT003 unnormalised-inputs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Severity
+from sonde.rules.progress import is_hurt
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.standing import Standing, stand
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnnormalisedInputs:
+    """The first layer gets features that are far from mean 0 and deviation 1, or of very different scales.
+
+    What it detects:
+        What enters the model's first linear or convolutional layer, after whatever normalises it, has a feature of
+        standard deviation above `most_std`, features whose deviations differ by more than `most_spread`, or a mean more
+        than `most_offset` of the largest deviation. Information; a warning where the training is stuck or lost as well.
+
+    Why it matters:
+        The curvature of the first layer goes with the square of the inputs' scale: a rate that is stable for the
+        largest feature is far too low for the others, and the usual rates diverge.
+
+    Evidence:
+        The fact `input-scale`: deviation, spread and offset; `batch/scale_spread@…`, `batch/feature_std_max@…`.
+
+    What to do:
+        Bring each feature to mean 0 and deviation 1, by the training set's statistics; or begin the model with a
+        `BatchNorm`.
+
+    When it is wrong:
+        Models whose first layer was initialised for such inputs. Layers in the order in which they were made are taken
+        for the order in which they are called.
+
+    References:
+        LeCun et al., Efficient BackProp, 1998, section 4.3.
+    """
+
+    code: ClassVar[str] = "DAT003"
+    name: ClassVar[str] = "unnormalised-inputs"
+    needs: ClassVar[tuple[str, ...]] = ()
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.UNNORMALISED_INPUTS,)
+    quiet_steps: ClassVar[int] = 100
+
+    most_std: float = 20.0
+    most_spread: float = 100.0
+    most_offset: float = 20.0
+
+    def init(self) -> Standing:
+        """Before the first step."""
+        return Standing()
+
+    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+        """Look at the facts of one more step."""
+        state = stand(state, look, "input-scale")
+        if state.since < 0:
+            return state, ()
+        spread, offset = state.get("spread"), state.get("offset") / state.value if state.value > 0 else float("nan")
+        reasons = []
+        if spread > self.most_spread:
+            reasons.append(f"features of deviations {spread:.3g}× apart")
+        if state.value > self.most_std:
+            reasons.append(f"a feature of deviation {state.value:.3g}")
+        if offset > self.most_offset:
+            reasons.append(f"a mean {offset:.3g} deviations from 0")
+        if not reasons:
+            return state, ()
+        severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
+        message = f"{state.where[0] if state.where else 'the first layer'} gets {' and '.join(reasons)}"
+        return state, (Sighting(severity, message, state.where, since=state.since),)

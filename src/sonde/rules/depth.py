@@ -1,0 +1,70 @@
+"""Which parameters are weight matrices, which are of one kind, and how a statistic goes with depth."""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from sonde.core.records import Float64
+from sonde.rules.scene import Layers, Scenes
+
+_WEIGHT = re.compile(r"(?:^|[._])(?:weight|w|kernel)(?:_[ih]h_l\d+(?:_reverse)?)?$|_proj_weight$|in_proj_weight$")
+_NOT_DEEP = re.compile(
+    r"(?:^|[._])(?:\w*emb\w*|wte|wpe|\w*norm\w*|ln\w*|bn\w*|lora\w*|pos\w*)(?:[._]|$)", re.IGNORECASE
+)
+
+
+class Slope(NamedTuple):
+    """The line through a statistic's logarithm against the order of layers, first to last."""
+
+    per_layer: float
+    r_squared: float
+    first: float
+    last: float
+
+
+def kind_of(name: str) -> str:
+    """A name without its numbers: layers of one kind share it.
+
+    Example:
+        >>> kind_of("blocks.11.mlp.2.weight")
+        'blocks.#.mlp.#.weight'
+    """
+    return re.sub(r"\d+", "#", name)
+
+
+def matrices(layers: Layers, scenes: Scenes) -> Layers:
+    """The weights of linear, convolutional and recurrent layers, in the order of the optimiser, which is that of depth.
+
+    By their names, and by their values: a weight whose elements are all near 1 is a normalisation's. Embeddings,
+    normalisations and low-rank adapters are left out. Shapes are not recorded.
+    """
+    unit = _unit_weights(scenes)
+    kept = [
+        place
+        for place, name in enumerate(layers.names)
+        if _WEIGHT.search(name) and not _NOT_DEEP.search(name) and name not in unit
+    ]
+    return Layers(tuple(layers.names[place] for place in kept), layers.values[kept])
+
+
+def slope(values: Float64) -> Slope | None:
+    """The least-squares line of log values over their order; None below four positive finite values."""
+    places = np.arange(len(values))[np.isfinite(values) & (values > 0)]
+    if len(places) < 4:
+        return None
+    logs = np.log(values[places])
+    line = np.polyfit(places, logs, 1)
+    rest = logs - np.polyval(line, places)
+    total = float(np.sum((logs - logs.mean()) ** 2))
+    r_squared = 1 - float(np.sum(rest**2)) / total if total > 0 else 0.0
+    return Slope(float(line[0]), r_squared, float(values[places[0]]), float(values[places[-1]]))
+
+
+def _unit_weights(scenes: Scenes) -> frozenset[str]:
+    means, deviations = scenes.latest("weight/mean"), scenes.latest("weight/std")
+    if means is None or deviations is None:
+        return frozenset()
+    spread = dict(zip(deviations.names, deviations.values.tolist(), strict=True))
+    pairs = zip(means.names, means.values.tolist(), strict=True)
+    return frozenset(name for name, mean in pairs if 0.3 < mean < 3 and spread.get(name, np.inf) < 0.3 * mean)

@@ -1,0 +1,1 @@
+"""Rules about validation against training: GEN."""

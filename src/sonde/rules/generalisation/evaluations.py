@@ -1,0 +1,51 @@
+"""Validation losses, each with the training loss of its time."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from sonde.rules.rule import Look
+
+_MOST = 32
+_MOST_LOSSES = 50
+
+
+class Evaluations(NamedTuple):
+    """The last 32 evaluations, oldest first, and the very first one.
+
+    The training loss of an evaluation is the mean of the last 50 losses since the evaluation before. Evaluations that
+    are not finite, or come before any training loss, are left out.
+    """
+
+    validations: tuple[float, ...] = ()
+    trainings: tuple[float, ...] = ()
+    steps: tuple[int, ...] = ()
+    first: float = float("nan")
+    num: int = 0
+    losses: tuple[float, ...] = ()
+
+    def noted(self, look: Look) -> "Evaluations":
+        """With what this step brought."""
+        loss, validation = look.scene.value("loss"), look.scene.value("val/loss")
+        new = self if not np.isfinite(loss) else self._replace(losses=(*self.losses, loss)[-_MOST_LOSSES:])
+        if not np.isfinite(validation) or not new.losses:
+            return new
+        return Evaluations(
+            (*self.validations, validation)[-_MOST:],
+            (*self.trainings, float(np.mean(new.losses)))[-_MOST:],
+            (*self.steps, look.scene.step)[-_MOST:],
+            validation if self.num == 0 else self.first,
+            self.num + 1,
+        )
+
+    @property
+    def noise(self) -> float:
+        """Robust standard deviation of a validation loss about its own course; NaN below five.
+
+        By second differences x₋ − 2x + x₊, which a line leaves at zero and noise of variance σ² at 6σ².
+        """
+        if len(self.validations) < 5:
+            return float("nan")
+        bends = np.diff(np.array(self.validations), 2)
+        return 1.4826 * float(np.median(np.abs(bends))) / math.sqrt(6)

@@ -1,0 +1,105 @@
+"""GEN001 overfitting."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.generalisation.evaluations import Evaluations
+from sonde.rules.levels import untrained
+from sonde.rules.rule import Look, Sighting
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overfitting:
+    """Validation gets worse while training goes on getting better.
+
+    What it detects:
+        The last `patience` validation losses (a sixth of them where there are many) are above the best by more than
+        twice their own noise (from second differences), by 2%, and by `least_rise` of what an untrained model gets, so
+        that a solved task cannot overfit; the best is the lowest median of three in a row before them. The training
+        loss has fallen by 5% since then. It is a warning where validation is 10% above its best or the gap is above 30%
+        of the training loss (which counts as at least a tenth of the first validation loss), else information.
+
+    Why it matters:
+        From the best evaluation on, the model learns its examples by heart and forgets what is general.
+
+    Evidence:
+        `val/loss` now and at its best; the training `loss` at both times.
+
+    What to do:
+        Keep the weights of the best evaluation. More data or augmentation, dropout 0.1, weight decay 0.01, label
+        smoothing 0.1, a smaller model, or stop there.
+
+    When it is wrong:
+        The loss may rise by overconfidence while accuracy still improves. A validation set of few examples is noisy in
+        ways that its own course does not show.
+
+    References:
+        Prechelt, Early stopping: but when?, 1998. Guo et al., On calibration of modern neural networks, ICML 2017 (loss
+        against accuracy).
+    """
+
+    code: ClassVar[str] = "GEN001"
+    name: ClassVar[str] = "overfitting"
+    needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.OVERFITTING,
+        Cause.MISSING_REGULARISATION,
+        Cause.LABEL_NOISE,
+        Cause.TRAIN_EVAL_MISMATCH,
+        Cause.EVAL_MODE_IN_TRAINING,
+        Cause.DATA_DRIFT,
+    )
+    quiet_steps: ClassVar[int] = 10_000
+
+    patience: int = 3
+    least_rise: float = 0.03
+
+    def init(self) -> Evaluations:
+        """Before the first step."""
+        return Evaluations()
+
+    def step(self, state: Evaluations, look: Look) -> tuple[Evaluations, Sequence[Sighting]]:
+        """Look at one more step."""
+        before = state.num
+        state = state.noted(look)
+        late = max(self.patience, len(state.validations) // 6)
+        if state.num == before or len(state.validations) <= late:
+            return state, ()
+        latest, training = state.validations[-late:], float(np.median(state.trainings[-late:]))
+        place, best = _best(state.validations[:-late])
+        best_step, best_training = state.steps[place], state.trainings[place]
+        noise = state.noise if np.isfinite(state.noise) else 0.0
+        reference = untrained(look.picture)
+        least = max(2 * noise, 0.02 * abs(best), self.least_rise * reference if reference > 0 else 0.0)
+        if not (np.median(latest) > best + least and min(latest[-self.patience :]) > best):
+            return state, ()
+        if not training < best_training - 0.05 * abs(best_training):
+            return state, ()
+        now = float(np.median(latest))
+        gap = (now - training) / max(training, 0.1 * state.first) if state.first > 0 else float("nan")
+        bad = now > best + 0.1 * abs(best) or gap > 0.3
+        message = (
+            f"validation loss {now:.4g}, up from {best:.4g} at step {best_step}, "
+            f"while the training loss fell from {best_training:.4g} to {training:.4g}"
+        )
+        evidence = (
+            Evidence(tag="val/loss", step=look.scene.step, value=state.validations[-1], expected=best),
+            Evidence(tag="loss", step=look.scene.step, value=training, expected=best_training),
+        )
+        severity = Severity.WARNING if bad else Severity.INFO
+        return state, (Sighting(severity, message, evidence=evidence, since=best_step),)
+
+
+def _best(validations: tuple[float, ...]) -> tuple[int, float]:
+    """The place and height of the lowest median of three in a row: the lowest of many noisy values is luck."""
+    if len(validations) < 3:
+        place = int(np.argmin(validations))
+        return place, validations[place]
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(np.array(validations), 3), axis=1)
+    place = int(medians.argmin())
+    return place + 1, float(medians[place])

@@ -1,0 +1,97 @@
+"""GEN002 underfitting."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.generalisation.evaluations import Evaluations
+from sonde.rules.levels import has_level, untrained
+from sonde.rules.rule import Look, Sighting
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Underfitting:
+    """Training and validation are both bad, and getting better slowly.
+
+    What it detects:
+        After `least` evaluations both losses are above `high` of what a model without training gets, validation is no
+        more than 10% above training, and none of the last three evaluations brought more than `slow`. It is
+        information, and a warning from `warning` evaluations on, if there have been 100 steps.
+
+    Why it matters:
+        More of the same will not help: the model is too small or too much held back, the rate is too low, or there is
+        nothing to learn.
+
+    Evidence:
+        `val/loss` and `loss` against what guessing gives.
+
+    What to do:
+        Look at the rate first (LOS007), then less dropout and weight decay, then a larger model (one step: 512 → 768
+        wide, 6 → 8 layers); try to learn one batch by heart.
+
+    When it is wrong:
+        Hard tasks stay near the trivial loss although much is learned (next-token losses of small data, noisy targets).
+        Evaluations a few steps apart are judged too early.
+
+    References:
+        Goodfellow, Bengio and Courville, Deep learning, 2016, section 5.2 and chapter 11.
+    """
+
+    code: ClassVar[str] = "GEN002"
+    name: ClassVar[str] = "underfitting"
+    needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.UNDERFITTING,
+        Cause.INSUFFICIENT_CAPACITY,
+        Cause.LR_TOO_LOW,
+        Cause.NO_LEARNABLE_SIGNAL,
+        Cause.WEIGHT_DECAY_TOO_STRONG,
+        Cause.VANISHING_GRADIENTS,
+        Cause.SYMMETRIC_INITIALISATION,
+        Cause.DEAD_UNITS,
+        Cause.SATURATED_UNITS,
+        Cause.LABEL_NOISE,
+        Cause.PLATEAU,
+        Cause.CLIP_TOO_AGGRESSIVE,
+        Cause.SCHEDULE_DECAYS_TOO_FAST,
+        Cause.SCHEDULE_MISAPPLIED,
+        Cause.DOUBLE_SOFTMAX,
+    )
+    quiet_steps: ClassVar[int] = 10_000
+
+    least: int = 4
+    warning: int = 6
+    high: float = 0.6
+    slow: float = 0.1
+
+    def init(self) -> Evaluations:
+        """Before the first step."""
+        return Evaluations()
+
+    def step(self, state: Evaluations, look: Look) -> tuple[Evaluations, Sequence[Sighting]]:
+        """Look at one more step."""
+        before = state.num
+        state = state.noted(look)
+        if state.num == before or state.num < self.least or not has_level(look):
+            return state, ()
+        reference = untrained(look.picture)
+        validation, training = state.validations[-1], state.trainings[-1]
+        if not (min(validation, training) > self.high * reference and validation < 1.1 * training):
+            return state, ()
+        last = state.validations[-4:]
+        rates = [(a - b) / a if a > 0 else 0.0 for a, b in itertools.pairwise(last)]
+        if max(rates) > self.slow:
+            return state, ()
+        message = (
+            f"validation {validation:.4g} and training loss {training:.4g} are both {validation / reference:.0%} and "
+            f"{training / reference:.0%} of what guessing gives, after {state.num} evaluations"
+        )
+        evidence = (
+            Evidence(tag="val/loss", step=look.scene.step, value=validation, expected=reference),
+            Evidence(tag="loss", step=look.scene.step, value=training, expected=reference),
+        )
+        severity = Severity.WARNING if state.num >= self.warning and look.picture.num_losses > 100 else Severity.INFO
+        return state, (Sighting(severity, message, evidence=evidence, since=state.steps[0]),)

@@ -1,0 +1,96 @@
+"""GRD012 always-clipped."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.progress import Descent, DescentState, is_slow, is_stuck
+from sonde.rules.rule import Look, Sighting
+
+
+class AlwaysClippedState(NamedTuple):
+    """The descent so far, and since when nearly every step is clipped."""
+
+    descent: DescentState = DescentState()
+    num_clips: int = 0
+    since: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AlwaysClipped:
+    """Nearly every gradient is clipped, so that the clip and not the gradient sets the size of a step.
+
+    What it detects:
+        More than `share` of the steps (moving, about 20) clipped, to `factor` of their norm or less on average, after
+        `patience` steps with a clip. Information; a warning where gradients are cut to `harsh` of themselves or less
+        and the loss is stuck, or falls along a shallow line with less than half of it gone: then every applied gradient
+        has the same small norm, and the loss falls with the number of steps alone.
+
+    Why it matters:
+        Steps of one length, however steep the loss: a hidden learning rate, lower than the one that was set.
+
+    Evidence:
+        `clip/factor`, `clip/limit` against `grad/norm`; the straightness of the descent.
+
+    What to do:
+        Set the limit to about the usual norm (`grad/norm`'s median), so that only outliers are cut, or raise the rate.
+
+    When it is wrong:
+        Adam does not care for the gradient's size, so constant clipping slows nothing there: the loss then falls as it
+        should and this stays information. Large language models are clipped often in their first thousands of steps.
+
+    References:
+        Zhang et al., Why gradient clipping accelerates training, ICLR 2020.
+    """
+
+    code: ClassVar[str] = "GRD012"
+    name: ClassVar[str] = "always-clipped"
+    needs: ClassVar[tuple[str, ...]] = ("clip/factor",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.CLIP_TOO_AGGRESSIVE,
+        Cause.CLIP_BEFORE_UNSCALE,
+        Cause.EXPLODING_GRADIENTS,
+        Cause.WRONG_LOSS_REDUCTION,
+        Cause.LR_TOO_LOW,
+    )
+    quiet_steps: ClassVar[int] = 100
+
+    share: float = 0.95
+    factor: float = 0.5
+    harsh: float = 0.1
+    patience: int = 30
+
+    def init(self) -> AlwaysClippedState:
+        """Before the first step."""
+        return AlwaysClippedState()
+
+    def step(self, state: AlwaysClippedState, look: Look) -> tuple[AlwaysClippedState, Sequence[Sighting]]:
+        """Look at one more step."""
+        picture = look.picture
+        descent, straightness = _DESCENT.step(state.descent, picture)
+        state = state._replace(descent=descent)
+        factor = look.scene.value("clip/factor")
+        if not np.isfinite(factor):
+            return state, ()
+        state = state._replace(num_clips=state.num_clips + 1)
+        if not (picture.clip_share > self.share and picture.clip_factor < self.factor):
+            return state._replace(since=-1), ()
+        state = state._replace(since=state.since if state.since >= 0 else picture.step)
+        if state.num_clips < self.patience:
+            return state, ()
+        slow = is_stuck(picture) or is_slow(picture, straightness)
+        severity = Severity.WARNING if slow and picture.clip_factor < self.harsh else Severity.INFO
+        limit = look.scene.value("clip/limit")
+        message = (
+            f"nearly every gradient is clipped, to {picture.clip_factor:.2g} of its norm on average: "
+            f"limit {limit:.3g}, norm before {picture.grad_norm:.3g}"
+        )
+        evidence = Evidence(tag="clip/factor", step=picture.step, value=factor, expected=1.0)
+        return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
+
+
+_DESCENT = Descent()

@@ -1,0 +1,173 @@
+"""GRD001 exploding-gradients."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.depth import matrices, slope
+from sonde.rules.picture import Picture
+from sonde.rules.progress import is_hurt, is_lost
+from sonde.rules.rule import Look, Sighting
+from sonde.signals.growth import Growth, GrowthState
+
+
+class ExplodingGradientsState(NamedTuple):
+    """The norm's growth, its last values, and the spikes that the loss followed."""
+
+    growth: GrowthState
+    recent: tuple[float, ...] = ()
+    first_largest: float = float("nan")
+    spike_step: int = -1
+    followed: tuple[int, ...] = ()
+    num_deep: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExplodingGradients:
+    """The gradient's norm grows without bound, from step to step or from layer to layer.
+
+    What it detects:
+        Any of these, of the norm *before* clipping. (1) Steady growth: log norm is a line over the last 64 steps (R² ≥
+        0.8) that has multiplied the norm by `growth` since the start and past `large`, while the loss is lost or stuck,
+        or while the line reaches float32's limit within `horizon` steps. (2) A burst: four norms in a row, each at
+        least doubled, `growth` times the usual one, with a loss above its usual band. (3) Growth with depth: RMS
+        gradients rise geometrically towards the input, the first matrix' more than 100 times the last one's:
+        information, a warning where training is hurt. (4) Heavy tails: `pairs` spikes of the norm within 256 steps,
+        each followed by a jump of the loss within five steps that undoes most of what was learned. (5) A first step far
+        beyond the later ones: one of the first five norms was `growth` times what became usual; information, a warning
+        where training is hurt.
+
+    Why it matters:
+        A gradient that grows ten times in as many steps is a step that throws the weights away, and then NaN. It is
+        seen a few steps before the loss shows it.
+
+    Evidence:
+        `grad/norm` against its own past; `grad/rms@…` by depth; `loss`.
+
+    What to do:
+        Clip the norm at 1 or at 0.7 of its usual value; divide the learning rate by 10 if it has just risen. If it
+        grows with depth or sequence length, change the initialisation, add residual connections and normalisation.
+
+    When it is wrong:
+        Leaving a plateau, gradients grow exponentially for a while in a training that goes well: growth alone is not
+        reported, only past `growth` times the start. Losses that are sums have large norms, so no absolute size counts
+        by itself.
+
+    References:
+        Pascanu, Mikolov and Bengio, On the difficulty of training recurrent neural networks, ICML 2013.
+    """
+
+    code: ClassVar[str] = "GRD001"
+    name: ClassVar[str] = "exploding-gradients"
+    needs: ClassVar[tuple[str, ...]] = ("grad/norm",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.EXPLODING_GRADIENTS,
+        Cause.LR_TOO_HIGH,
+        Cause.MISSING_CLIPPING,
+        Cause.GAIN_DRIFT,
+        Cause.BAD_INITIALISATION,
+        Cause.MISSING_ZERO_GRAD,
+        Cause.LONG_SEQUENCE,
+        Cause.ACTIVATION_EXPLOSION,
+    )
+    quiet_steps: ClassVar[int] = 100
+
+    growth: float = 100.0
+    large: float = 100.0
+    horizon: int = 500
+    pairs: int = 3
+
+    def init(self) -> ExplodingGradientsState:
+        """Before the first step."""
+        return ExplodingGradientsState(_GROWTH.init(1))
+
+    def step(self, state: ExplodingGradientsState, look: Look) -> tuple[ExplodingGradientsState, Sequence[Sighting]]:
+        """Look at one more norm, and at the layers where they were measured."""
+        picture, seen = look.picture, []
+        norm = picture.grad_norm
+        if np.isfinite(norm):
+            growth, grown = _GROWTH.step(state.growth, np.array([norm]), look.scene.step)
+            first = state.first_largest
+            if picture.num_losses <= 5:
+                first = float(np.fmax(first, norm))
+            state = state._replace(growth=growth, recent=(*state.recent, norm)[-4:], first_largest=first)
+            past = picture.grad_start
+            steady = norm > self.growth * past and norm > self.large and float(grown.r_squared[0]) >= 0.8
+            if steady and grown.rate[0] > 0 and (is_hurt(picture) or grown.earliest[0] < self.horizon):
+                severity = Severity.CRITICAL if norm > 1000 * past and is_lost(picture) else Severity.WARNING
+                seen.append(self._say(picture, severity, f"{norm / past:.3g} times its start and growing", past))
+            seen += self._burst(state, picture)
+            state, pairs = self._tails(state, picture)
+            seen += pairs
+            seen += self._beginning(state, picture)
+        state, deep = self._depth(state, look)
+        return state, (*seen, *deep)
+
+    def _say(self, picture: Picture, severity: Severity, text: str, expected: float) -> Sighting:
+        evidence = Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=expected)
+        return Sighting(severity, f"gradient norm {picture.grad_norm:.4g}, {text}", evidence=(evidence,))
+
+    def _burst(self, state: ExplodingGradientsState, picture: Picture) -> list[Sighting]:
+        norms = np.array(state.recent)
+        usual = picture.grad_median if np.isfinite(picture.grad_median) else picture.grad_start
+        if len(norms) < 4 or not np.all(norms[1:] >= 2 * norms[:-1]) or not norms[-1] > self.growth * usual:
+            return []
+        level = picture.loss_median if np.isfinite(picture.loss_median) else picture.loss_start
+        if not (picture.loss > 1.2 * abs(level) or is_lost(picture)):
+            return []
+        severity = Severity.CRITICAL if norms[-1] > 100 * self.growth * usual else Severity.WARNING
+        return [self._say(picture, severity, "at least doubled at each of the last three steps", usual)]
+
+    def _tails(
+        self, state: ExplodingGradientsState, picture: Picture
+    ) -> tuple[ExplodingGradientsState, list[Sighting]]:
+        spike = state.spike_step
+        if picture.grad_z > 6 and picture.grad_norm > 3 * picture.grad_median:
+            spike = picture.step
+        followed = tuple(step for step in state.followed if picture.step - step < 256)
+        jumped = picture.loss_z > 5 and picture.loss > 0.7 * picture.loss_start and not picture.is_falling
+        if spike >= 0 and jumped and picture.step - spike <= 5:
+            followed, spike = (*followed, spike)[-16:], -1
+        new_pair = followed != state.followed and len(followed) >= self.pairs
+        state = state._replace(spike_step=spike, followed=followed)
+        if not new_pair:
+            return state, []
+        text = f"the loss jumped after {len(followed)} of its spikes within 256 steps"
+        return state, [self._say(picture, Severity.WARNING, text, picture.grad_median)._replace(since=followed[0])]
+
+    def _beginning(self, state: ExplodingGradientsState, picture: Picture) -> list[Sighting]:
+        if (
+            picture.num_losses != 150
+            or picture.is_solved
+            or not state.first_largest > self.growth * picture.grad_median
+        ):
+            return []
+        times = state.first_largest / picture.grad_median
+        severity = Severity.WARNING if is_hurt(picture) else Severity.INFO
+        text = f"while one of the first five was {times:.3g} times as large: the first steps threw the weights far"
+        return [self._say(picture, severity, text, state.first_largest)._replace(since=1)]
+
+    def _depth(self, state: ExplodingGradientsState, look: Look) -> tuple[ExplodingGradientsState, list[Sighting]]:
+        layers = look.scene.layers("grad/rms")
+        if layers is None:
+            return state, []
+        deep = matrices(layers, look.scenes)
+        line = slope(deep.values)
+        found = line is not None and line.per_layer < 0 and line.r_squared > 0.6 and line.first > 100 * line.last
+        state = state._replace(num_deep=state.num_deep + 1 if found else 0)
+        if line is None or state.num_deep < 2:
+            return state, []
+        message = (
+            f"gradients grow {np.exp(-line.per_layer):.3g} times a layer towards the input: "
+            f"RMS {line.first:.3g} at the first matrix, {line.last:.3g} at the last"
+        )
+        evidence = Evidence(tag=f"grad/rms@{deep.names[0]}", step=look.scene.step, value=line.first, expected=line.last)
+        severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
+        return state, [Sighting(severity, message, where=deep.names[:3], evidence=(evidence,))]
+
+
+_GROWTH = Growth(min_values=20)

@@ -1,0 +1,144 @@
+"""GRD008 gain-drift."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.progress import is_hurt
+from sonde.rules.rule import Look, Sighting
+from sonde.signals.drift import Drift, DriftState
+
+
+class GainNumbers(NamedTuple):
+    """What a check of the mean gain comes to, for the series `gradient_monitor/*`.
+
+    Attributes:
+        mean_gain: Geometric mean of the blocks' gains at the last check. moving_average: Mean of the last `window`
+        checks. drift: Relative rise over the window; NaN below three checks.
+    """
+
+    mean_gain: float
+    moving_average: float
+    drift: float
+
+
+class GainDriftState(NamedTuple):
+    """The checks of the gain, and of its inverse, which must not rise either."""
+
+    up: DriftState
+    down: DriftState
+    num_beyond: int = 0
+    since: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GainDrift:
+    """Blocks amplify, or shrink, the gradient more and more as training goes on.
+
+    What it detects:
+        The geometric mean g of the blocks' gains ‖∂L/∂input‖/‖∂L/∂output‖ rises by more than 10% over a window of 5
+        checks (of a history of 10), with 3 rises in a row and by more than the natural variation of ±0.05; below 3
+        checks it abstains. Apart from that, g stays above A^(1/depth) for 3 checks, with A = 30 the amplification from
+        end to end that is still fair (1.76 at 6 blocks, 1.33 at 12, 1.15 at 24), or g^depth below 1/A: the vanishing
+        side, for which the inverse of g is followed. Drift past the limit (where two
+        rises in a row are enough), and either of them while training is hurt,
+        is a warning; else information.
+
+    Why it matters:
+        What all blocks do together is g^depth: a small drift of the mean is a large one of the gradient, checks before
+        its norm shows it.
+
+    Evidence:
+        `gain/mean`, `gain/amplification`, `gain/block@…`.
+
+    What to do:
+        Halve the learning rate; clip at 0.7 of the present norm; weight decay or normalisation where the gain is
+        largest.
+
+    When it is wrong:
+        A jump at a border of epochs or of the schedule is not drift and not reported. With few blocks the limit is
+        wide.
+
+    References:
+        Saxe, McClelland and Ganguli, Exact solutions to the nonlinear dynamics of learning, ICLR 2014.
+
+    Example:
+        >>> GainDrift().limit(12), GainDrift().limit(24)
+        (1.3276..., 1.1522...)
+    """
+
+    code: ClassVar[str] = "GRD008"
+    name: ClassVar[str] = "gain-drift"
+    needs: ClassVar[tuple[str, ...]] = ("gain/mean",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.GAIN_DRIFT,
+        Cause.EXPLODING_GRADIENTS,
+        Cause.VANISHING_GRADIENTS,
+        Cause.BAD_INITIALISATION,
+        Cause.LR_TOO_HIGH,
+    )
+    quiet_steps: ClassVar[int] = 400
+
+    threshold: float = 0.10
+    window: int = 5
+    history: int = 10
+    min_rises: int = 3
+    budget: float = 30.0
+
+    def init(self) -> GainDriftState:
+        """Before the first step."""
+        drift = self._drift()
+        return GainDriftState(drift.init(1), drift.init(1))
+
+    def limit(self, depth: int) -> float:
+        """The largest fair mean gain of `depth` blocks: A^(1/depth)."""
+        return float(self.budget ** (1 / depth))
+
+    def numbers(self, state: GainDriftState) -> GainNumbers:
+        """The last check, its moving average and its drift, all NaN before the first."""
+        checks = state.up.history[0]
+        seen = checks[np.isfinite(checks)]
+        if not len(seen):
+            return GainNumbers(float("nan"), float("nan"), float("nan"))
+        window = seen[-self.window :]
+        rise = window[-1] / window[0] - 1 if len(seen) >= 3 and window[0] > 0 else np.nan
+        return GainNumbers(float(seen[-1]), float(window.mean()), float(rise))
+
+    def step(self, state: GainDriftState, look: Look) -> tuple[GainDriftState, Sequence[Sighting]]:
+        """Look at one more check, where there is one."""
+        gain = look.scene.value("gain/mean")
+        blocks = look.scenes.latest("gain/block")
+        if not np.isfinite(gain) or gain <= 0 or blocks is None:
+            return state, ()
+        depth = int(np.isfinite(blocks.values).sum())
+        drift = self._drift()
+        up, risen = drift.step(state.up, np.array([gain]))
+        down, fallen = drift.step(state.down, np.array([1 / gain]))
+        limit = self.limit(max(depth, 1))
+        beyond = depth >= 2 and not 1 / limit <= gain <= limit
+        num_beyond = state.num_beyond + 1 if beyond else 0
+        drifts = bool(risen.drifting[0]) or bool(fallen.drifting[0])
+        # Past the limit the last rise need not be awaited: three checks, each beyond the one before.
+        way = risen if gain > 1 else fallen
+        steep = beyond and bool(way.rise[0] > self.threshold and way.num_rises[0] >= 2)
+        drifts = drifts or steep
+        since = look.scene.step if not (drifts or beyond) else state.since if state.since >= 0 else look.scene.step
+        state = GainDriftState(up, down, num_beyond, since if drifts or beyond else -1)
+        if not (drifts or num_beyond >= 3):
+            return state, ()
+        rise = f"{float(risen.rise[0]):+.0%} over its last {self.window} checks, " if drifts else ""
+        message = f"mean gain {gain:.3g} of {depth} blocks, {rise}amplification {gain**depth:.3g} (limit {limit:.3g})"
+        outside = steep or (drifts and beyond and (gain > 1) == bool(risen.drifting[0]))
+        severity = Severity.WARNING if outside or is_hurt(look.picture) else Severity.INFO
+        order = np.argsort(blocks.values if gain > 1 else -blocks.values)[::-1]
+        where = tuple(blocks.names[place] for place in order[:3] if np.isfinite(blocks.values[place]))
+        average = self.numbers(state).moving_average
+        evidence = Evidence(tag="gain/mean", step=look.scene.step, value=gain, expected=average)
+        return state, (Sighting(severity, message, where=where, evidence=(evidence,), since=state.since),)
+
+    def _drift(self) -> Drift:
+        return Drift(threshold=self.threshold, window=self.window, history=self.history, min_rises=self.min_rises)

@@ -1,0 +1,112 @@
+"""GRD007 gradient-shape."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.core.records import Float64
+from sonde.rules.depth import matrices
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.scene import Layers
+from sonde.rules.tracking import spread
+from sonde.signals.peers import against_peers
+
+
+class GradientShapeState(NamedTuple):
+    """How many times in a row each parameter looked strange, where it did."""
+
+    names: tuple[str, ...] = ()
+    num_looks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GradientShape:
+    """The gradient of a layer is not bell-shaped about zero, or unlike its peers'.
+
+    What it detects:
+        Of each weight matrix, by percentiles, at `num_looks` looks in a row. Heavy tails: p99 − p1 more than `tails`
+        quartile ranges (a normal distribution has 3.4, a Laplace one 5.6). Off centre: the median more than a quartile
+        range from 0. Collapsed: the quartiles both exactly 0. Unlike its peers: its tail ratio 6 robust deviations
+        above that of the others. Always information.
+
+    Why it matters:
+        Heavy tails come from few examples or tokens; an off-centre gradient from a bias in the data or the loss; a
+        collapsed one from dead units or sparse inputs.
+
+    Evidence:
+        `grad/p1@…` to `grad/p99@…`.
+
+    What to do:
+        Heavy tails: look at the batch, clip. Off centre: normalise inputs and targets. Collapsed: look for dead units.
+
+    When it is wrong:
+        Sparse inputs and rare classes have such gradients by nature. Modes are not counted: seven percentiles do not
+        show them.
+
+    References:
+        Zhang et al., Why are adaptive methods good for attention models?, NeurIPS 2020.
+    """
+
+    code: ClassVar[str] = "GRD007"
+    name: ClassVar[str] = "gradient-shape"
+    needs: ClassVar[tuple[str, ...]] = ("grad/p50@",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.DEAD_UNITS,
+        Cause.BAD_BATCH,
+        Cause.UNNORMALISED_INPUTS,
+        Cause.PRECISION_UNDERFLOW,
+        Cause.LABEL_NOISE,
+    )
+    quiet_steps: ClassVar[int] = 300
+
+    tails: float = 20.0
+    num_looks: int = 3
+
+    def init(self) -> GradientShapeState:
+        """Before the first step."""
+        return GradientShapeState()
+
+    def step(self, state: GradientShapeState, look: Look) -> tuple[GradientShapeState, Sequence[Sighting]]:
+        """Look at the parameters whose turn it is."""
+        now = look.scene.layers("grad/p50")
+        latest = look.scenes.latest("grad/p50")
+        if now is None or latest is None:
+            return state, ()
+        layers = matrices(Layers(latest.names, latest.values), look.scenes)
+        p1, p25, p50, p75, p99 = (_percentile(look, layers.names, q) for q in (1, 25, 50, 75, 99))
+        quartiles = p75 - p25
+        with np.errstate(divide="ignore", invalid="ignore"):
+            tail = np.where(quartiles > 0, (p99 - p1) / quartiles, np.nan)
+            z = against_peers(np.log(tail), floor=0.2).z
+        said = {
+            "heavy-tailed": tail > self.tails,
+            "off centre": np.abs(p50) > quartiles,
+            "collapsed at zero": (p25 == 0) & (p75 == 0),
+            "unlike its peers": (z > 6) & (tail > self.tails / 2),
+        }
+        measured, counts = set(now.names), dict(zip(state.names, state.num_looks, strict=True))
+        strange: dict[str, list[str]] = {}
+        for place, name in enumerate(layers.names):
+            if name not in measured:
+                continue
+            words = [word for word, flags in said.items() if flags[place]]
+            counts[name] = counts.get(name, 0) + 1 if words else 0
+            if counts[name] >= self.num_looks:
+                strange[name] = words
+        state = GradientShapeState(tuple(counts), tuple(counts.values()))
+        if not strange:
+            return state, ()
+        name, words = next(iter(strange.items()))
+        place = layers.names.index(name)
+        evidence = Evidence(tag=f"grad/p99@{name}", step=look.scene.step, value=float(p99[place]), expected=None)
+        message = f"gradients of {name} are {' and '.join(words)}"
+        return state, (Sighting(Severity.INFO, message, where=tuple(strange), evidence=(evidence,)),)
+
+
+def _percentile(look: Look, names: tuple[str, ...], q: int) -> Float64:
+    layers = look.scenes.latest(f"grad/p{q}")
+    return np.full(len(names), np.nan) if layers is None else spread(layers, names)

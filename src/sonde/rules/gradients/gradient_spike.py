@@ -1,0 +1,88 @@
+"""GRD002 gradient-spike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+
+
+class GradientSpikeState(NamedTuple):
+    """The last spike and its size."""
+
+    step: int = -1
+    norm: float = float("nan")
+    usual: float = float("nan")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GradientSpike:
+    """One gradient is far larger than those before it.
+
+    What it detects:
+        A norm before clipping whose logarithm is more than `score` robust standard deviations above the median of the
+        last 128 steps, and at least `least` times the usual norm. By itself that is information; it is a warning where
+        the loss leaves its own band upwards (`score` deviations, a fifth of its level) within `patience` steps and ends
+        above where the training began: at the edge of stability the loss jumps too, and goes on to fall.
+
+    Why it matters:
+        Spikes of the gradient come before spikes of the loss, by one to a few steps.
+
+    Evidence:
+        `grad/norm` against its median of 128 steps; `loss`.
+
+    What to do:
+        Look at the batch of that step. Clip at 1, or at 0.7 of the usual norm; let the guard skip such steps.
+
+    When it is wrong:
+        Heavy-tailed gradients (reinforcement learning, tiny batches, rare tokens) spike in trainings that go well: then
+        it stays information.
+
+    References:
+        OLMo team, 2 OLMo 2 Furious, 2025. Kumar et al., ZClip, 2025.
+    """
+
+    code: ClassVar[str] = "GRD002"
+    name: ClassVar[str] = "gradient-spike"
+    needs: ClassVar[tuple[str, ...]] = ("grad/norm",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.BAD_BATCH,
+        Cause.MISSING_CLIPPING,
+        Cause.LR_SPIKE,
+        Cause.LR_TOO_HIGH,
+        Cause.EXPLODING_GRADIENTS,
+        Cause.LONG_SEQUENCE,
+        Cause.WEIGHT_NORM_JUMP,
+    )
+    quiet_steps: ClassVar[int] = 50
+
+    score: float = 6.0
+    least: float = 3.0
+    patience: int = 5
+
+    def init(self) -> GradientSpikeState:
+        """Before the first step."""
+        return GradientSpikeState()
+
+    def step(self, state: GradientSpikeState, look: Look) -> tuple[GradientSpikeState, Sequence[Sighting]]:
+        """Look at one more norm."""
+        picture = look.picture
+        spikes = picture.grad_z > self.score and picture.grad_norm > self.least * picture.grad_median
+        if spikes:
+            state = GradientSpikeState(picture.step, picture.grad_norm, picture.grad_median)
+        if state.step < 0 or picture.step - state.step > self.patience:
+            return state, ()
+        rise = picture.loss - picture.loss_median
+        followed = picture.loss_z > self.score and rise > 0.2 * abs(picture.loss_median)
+        followed = followed and picture.loss > picture.loss_start
+        if not (spikes or followed):
+            return state, ()
+        message = f"gradient norm {state.norm:.4g}, {state.norm / state.usual:.3g} times its usual {state.usual:.4g}"
+        evidence = [Evidence(tag="grad/norm", step=state.step, value=state.norm, expected=state.usual)]
+        if followed:
+            message += f", and the loss rose to {picture.loss:.4g} (usually {picture.loss_median:.4g})"
+            evidence.append(Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_median))
+        severity = Severity.WARNING if followed else Severity.INFO
+        return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.step),)

@@ -1,0 +1,73 @@
+"""GRD010 gradients-persist."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.cosines import take_cosine, typical
+from sonde.rules.rule import Look, Sighting
+
+
+class GradientsPersistState(NamedTuple):
+    """The last cosines."""
+
+    cosines: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GradientsPersist:
+    """Gradients of neighbouring steps are nearly the same.
+
+    What it detects:
+        The median of the last eight measured cosines, at least `num_looks` of them, is above `above`. Always
+        information.
+
+    Why it matters:
+        Either the step is so small that the loss's surface does not change under it, and a larger one would do; or
+        gradients are never cleared and pile up; or the batch is far larger than its noise calls for.
+
+    Evidence:
+        `grad/cosine`.
+
+    What to do:
+        Check that `zero_grad` is called at every step; then try a rate five times as high, or a smaller batch.
+
+    When it is wrong:
+        Full-batch training with a good rate has such cosines in its calm phases.
+
+    References:
+        McCandlish et al., An empirical model of large-batch training, 2018.
+    """
+
+    code: ClassVar[str] = "GRD010"
+    name: ClassVar[str] = "gradients-persist"
+    needs: ClassVar[tuple[str, ...]] = ("grad/cosine",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.MISSING_ZERO_GRAD,
+        Cause.LR_TOO_LOW,
+        Cause.CLIP_TOO_AGGRESSIVE,
+        Cause.BATCH_TOO_LARGE,
+    )
+    quiet_steps: ClassVar[int] = 300
+
+    above: float = 0.8
+    num_looks: int = 1
+
+    def init(self) -> GradientsPersistState:
+        """Before the first step."""
+        return GradientsPersistState()
+
+    def step(self, state: GradientsPersistState, look: Look) -> tuple[GradientsPersistState, Sequence[Sighting]]:
+        """Look at one more cosine, where there is one."""
+        cosines = take_cosine(state.cosines, look)
+        if cosines is state.cosines:
+            return state, ()
+        state = GradientsPersistState(cosines)
+        cosine = typical(cosines, self.num_looks)
+        if not cosine > self.above:
+            return state, ()
+        evidence = Evidence(tag="grad/cosine", step=look.scene.step, value=cosines[-1], expected=None)
+        message = f"cosine {cosine:.2f} between gradients of neighbouring steps: they hardly change"
+        return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

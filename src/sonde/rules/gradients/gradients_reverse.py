@@ -1,0 +1,72 @@
+"""GRD009 gradients-reverse."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.cosines import take_cosine, typical
+from sonde.rules.rule import Look, Sighting
+
+
+class GradientsReverseState(NamedTuple):
+    """The last cosines."""
+
+    cosines: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GradientsReverse:
+    """Gradients of neighbouring steps point in opposite directions.
+
+    What it detects:
+        The median of the last eight measured cosines, at least `num_looks` of them, is below `below`. Always
+        information.
+
+    Why it matters:
+        Steps overshoot: the weights go to and fro across a valley. Where the loss falls all the same that is the edge
+        of stability, and healthy; where it does not, the rate is too high.
+
+    Evidence:
+        `grad/cosine`.
+
+    What to do:
+        Nothing while the loss falls. Else lower the learning rate, or let it decay.
+
+    When it is wrong:
+        Small batches bring cosines near 0 whatever the rate; then this never speaks.
+
+    References:
+        Cohen et al., Gradient descent on neural networks typically occurs at the edge of stability, ICLR 2021.
+    """
+
+    code: ClassVar[str] = "GRD009"
+    name: ClassVar[str] = "gradients-reverse"
+    needs: ClassVar[tuple[str, ...]] = ("grad/cosine",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.LR_TOO_HIGH,
+        Cause.MISSING_LR_DECAY,
+        Cause.PLATEAU,
+    )
+    quiet_steps: ClassVar[int] = 300
+
+    below: float = -0.3
+    num_looks: int = 2
+
+    def init(self) -> GradientsReverseState:
+        """Before the first step."""
+        return GradientsReverseState()
+
+    def step(self, state: GradientsReverseState, look: Look) -> tuple[GradientsReverseState, Sequence[Sighting]]:
+        """Look at one more cosine, where there is one."""
+        cosines = take_cosine(state.cosines, look)
+        if cosines is state.cosines:
+            return state, ()
+        state = GradientsReverseState(cosines)
+        cosine = typical(cosines, self.num_looks)
+        if not cosine < self.below:
+            return state, ()
+        evidence = Evidence(tag="grad/cosine", step=look.scene.step, value=cosines[-1], expected=None)
+        message = f"cosine {cosine:.2f} between gradients of neighbouring steps: each undoes part of the one before"
+        return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

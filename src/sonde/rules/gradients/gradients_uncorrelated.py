@@ -1,0 +1,74 @@
+"""GRD011 gradients-uncorrelated."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.cosines import take_cosine, typical
+from sonde.rules.rule import Look, Sighting
+
+
+class GradientsUncorrelatedState(NamedTuple):
+    """The last cosines."""
+
+    cosines: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GradientsUncorrelated:
+    """Gradients of neighbouring steps have nothing in common.
+
+    What it detects:
+        The median of the last eight measured cosines, at least `num_looks` of them, within ±`within`. Always
+        information.
+
+    Why it matters:
+        What one batch teaches the next does not confirm: late in a training the noise of a plateau, early in one a task
+        without a signal.
+
+    Evidence:
+        `grad/cosine`.
+
+    What to do:
+        At a plateau lower the rate or enlarge the batch; from the start check that labels belong to their inputs.
+
+    When it is wrong:
+        Small batches late in a healthy training are like that.
+
+    References:
+        McCandlish et al., An empirical model of large-batch training, 2018.
+    """
+
+    code: ClassVar[str] = "GRD011"
+    name: ClassVar[str] = "gradients-uncorrelated"
+    needs: ClassVar[tuple[str, ...]] = ("grad/cosine",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.NO_LEARNABLE_SIGNAL,
+        Cause.BATCH_TOO_SMALL,
+        Cause.MISSING_LR_DECAY,
+    )
+    quiet_steps: ClassVar[int] = 300
+
+    within: float = 0.1
+    num_looks: int = 2
+
+    def init(self) -> GradientsUncorrelatedState:
+        """Before the first step."""
+        return GradientsUncorrelatedState()
+
+    def step(
+        self, state: GradientsUncorrelatedState, look: Look
+    ) -> tuple[GradientsUncorrelatedState, Sequence[Sighting]]:
+        """Look at one more cosine, where there is one."""
+        cosines = take_cosine(state.cosines, look)
+        if cosines is state.cosines:
+            return state, ()
+        state = GradientsUncorrelatedState(cosines)
+        cosine = typical(cosines, self.num_looks)
+        if not abs(cosine) < self.within:
+            return state, ()
+        evidence = Evidence(tag="grad/cosine", step=look.scene.step, value=cosines[-1], expected=None)
+        message = f"cosine {cosine:.3f} between gradients of neighbouring steps: noise, or nothing to learn"
+        return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

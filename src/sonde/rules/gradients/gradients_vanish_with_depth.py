@@ -1,0 +1,96 @@
+"""GRD003 gradients-vanish-with-depth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.depth import matrices, slope
+from sonde.rules.progress import is_stuck
+from sonde.rules.rule import Look, Sighting
+
+
+class GradientsVanishWithDepthState(NamedTuple):
+    """Looks in a row that found it, and the first of them."""
+
+    num_looks: int = 0
+    since: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GradientsVanishWithDepth:
+    """Gradients fade on their way to the input, so that the early layers do not learn.
+
+    What it detects:
+        The RMS gradient of the first weight matrix below `share` of the last one's, on a line of log RMS over the
+        order of the matrices (R² ≥ `fit`, at least four), at `num_looks` looks in a row. A warning only while the loss
+        is stuck at its start or at what a predictor gets that ignores its input; else information.
+
+    Why it matters:
+        Layers that get a thousandth of the gradient stay as they were initialised; the rest learns on random features,
+        or nothing at all.
+
+    Evidence:
+        `grad/rms@…` over depth.
+
+    What to do:
+        Residual connections and normalisation; ReLU-like instead of sigmoid or tanh; He or Xavier initialisation. A
+        higher learning rate is no cure.
+
+    When it is wrong:
+        The order is that of the optimiser's parameters; in models that are not a chain it is not depth. Adam evens out
+        a factor of a hundred, so such a model may learn all the same: then it is information.
+
+    References:
+        Hochreiter, Untersuchungen zu dynamischen neuronalen Netzen, 1991. Glorot and Bengio, AISTATS 2010.
+    """
+
+    code: ClassVar[str] = "GRD003"
+    name: ClassVar[str] = "gradients-vanish-with-depth"
+    needs: ClassVar[tuple[str, ...]] = ("grad/rms@",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.VANISHING_GRADIENTS,
+        Cause.BAD_INITIALISATION,
+        Cause.SATURATED_UNITS,
+        Cause.LONG_SEQUENCE,
+        Cause.DEAD_UNITS,
+    )
+    quiet_steps: ClassVar[int] = 200
+
+    share: float = 0.01
+    fit: float = 0.6
+    num_looks: int = 2
+
+    def init(self) -> GradientsVanishWithDepthState:
+        """Before the first step."""
+        return GradientsVanishWithDepthState()
+
+    def step(
+        self, state: GradientsVanishWithDepthState, look: Look
+    ) -> tuple[GradientsVanishWithDepthState, Sequence[Sighting]]:
+        """Look at the layers where they were measured, and at the loss in between."""
+        layers = look.scene.layers("grad/rms")
+        if layers is not None:
+            deep = matrices(layers, look.scenes)
+            line = slope(deep.values)
+            found = line is not None and line.r_squared > self.fit and line.first < self.share * line.last
+            since = state.since if state.num_looks else look.scene.step
+            state = GradientsVanishWithDepthState(state.num_looks + 1, since) if found else self.init()
+        if state.num_looks < self.num_looks or (layers is None and look.picture.num_losses != 100):
+            return state, ()
+        known = layers if layers is not None else look.scenes.latest("grad/rms")
+        assert known is not None
+        deep = matrices(known, look.scenes)
+        line = slope(deep.values)
+        if line is None:
+            return state, ()
+        message = (
+            f"RMS gradient falls {np.exp(line.per_layer):.3g} times a layer towards the input: "
+            f"{line.first:.3g} at the first matrix, {line.last:.3g} at the last"
+        )
+        evidence = Evidence(tag=f"grad/rms@{deep.names[0]}", step=look.scene.step, value=line.first, expected=line.last)
+        severity = Severity.WARNING if is_stuck(look.picture) else Severity.INFO
+        return state, (Sighting(severity, message, where=deep.names[:3], evidence=(evidence,), since=state.since),)

@@ -1,0 +1,121 @@
+"""GRD014 no-gradient."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.progress import is_hurt
+from sonde.rules.rule import Look, Sighting
+
+
+class NoGradientState(NamedTuple):
+    """Parameters that never had a gradient, those whose gradient was always zero, and what is frozen."""
+
+    absent: tuple[str, ...] = ()
+    zero: tuple[str, ...] = ()
+    alive: frozenset[str] = frozenset()
+    num_looks: int = 0
+    still: frozenset[str] = frozenset()
+    frozen: frozenset[str] = frozenset()
+    frozen_others: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoGradient:
+    """A parameter that the optimiser holds gets no gradient, while others do.
+
+    What it detects:
+        A parameter with `weight/norm@…` but never a `grad/norm@…`: its gradient is None at every step that was looked
+        at. Confirmed by a second look, or by a true update of exactly zero after `first_steps` steps. A gradient of
+        exactly zero at every one of `num_looks` looks is the same. What the check before the run (`preflight`) says is
+        frozen is left out. Information, and a warning while training is hurt: from series alone a parameter frozen on
+        purpose cannot be told from one that the loss does not reach, and dead units give exact zeros as well.
+
+    Why it matters:
+        The loss does not depend on the parameter: it is detached, unused, or its output is thrown away. It stays at its
+        random start.
+
+    Evidence:
+        `grad/norm@…` that is missing or 0, `update/norm@…` that is 0.
+
+    What to do:
+        Look for `detach`, `torch.no_grad`, `.data`, `.item()`, argmax and numpy between the layer and the loss, and for
+        modules that `forward` never calls. If it is meant to be frozen, set `requires_grad_(False)` and leave it out of
+        the optimiser.
+
+    When it is wrong:
+        Experts and branches that are used on some batches only, heads of tasks that come later, and frozen parameters
+        that were handed to the optimiser in a run that does not say so.
+
+    References:
+        Jiang et al., TrainCheck, OSDI 2025 (silent errors).
+    """
+
+    code: ClassVar[str] = "GRD014"
+    name: ClassVar[str] = "no-gradient"
+    needs: ClassVar[tuple[str, ...]] = ("grad/norm@", "weight/norm@")
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.DISCONNECTED_LAYER,
+        Cause.FROZEN_LAYER,
+        Cause.DEAD_UNITS,
+        Cause.ZERO_GRAD_MISPLACED,
+    )
+    quiet_steps: ClassVar[int] = 200
+
+    num_looks: int = 3
+    first_steps: int = 3
+
+    def init(self) -> NoGradientState:
+        """Before the first step."""
+        return NoGradientState()
+
+    def step(self, state: NoGradientState, look: Look) -> tuple[NoGradientState, Sequence[Sighting]]:
+        """Look at the layers where they were measured."""
+        scene = look.scene
+        for fact in scene.facts:
+            if fact.kind == "preflight" and fact.data.get("check") == "frozen-parameter":
+                names = frozenset(map(str, fact.data.get("where") or ()))
+                many = int(fact.data.get("num") or 0) > len(names)
+                state = state._replace(frozen=state.frozen | names, frozen_others=state.frozen_others or many)
+        updates = scene.layers("update/norm")
+        if updates is not None:
+            still = {name for name, norm in zip(updates.names, updates.values, strict=True) if norm == 0}
+            state = state._replace(still=(state.still | still) - (set(updates.names) - still))
+        gradients, weights = scene.layers("grad/norm"), scene.layers("weight/norm")
+        if gradients is not None and weights is not None:
+            given = dict(zip(gradients.names, gradients.values.tolist(), strict=True))
+            alive = state.alive | {name for name, norm in given.items() if norm != 0}
+            state = state._replace(
+                alive=alive,
+                absent=tuple(name for name in weights.names if name not in given and name not in alive),
+                zero=tuple(name for name in weights.names if given.get(name) == 0 and name not in alive),
+                num_looks=state.num_looks + 1,
+            )
+        elif updates is None:
+            return state, ()
+        if not state.alive or not state.num_looks:
+            return state, ()
+        absent = () if state.frozen_others else tuple(name for name in state.absent if name not in state.frozen)
+        sure = state.num_looks > 1 or (scene.step >= self.first_steps and state.still & set(absent))
+        if absent and sure:
+            severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
+            said = f"{absent[0]} has never had a gradient" + _others(absent)
+            evidence = Evidence(tag=f"weight/norm@{absent[0]}", step=scene.step, value=_weight(look, absent[0]))
+            return state, (Sighting(severity, said, where=absent, evidence=(evidence,), since=1),)
+        if state.zero and state.num_looks >= self.num_looks:
+            severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
+            said = f"the gradient of {state.zero[0]} is exactly zero at every look" + _others(state.zero)
+            evidence = Evidence(tag=f"grad/norm@{state.zero[0]}", step=scene.step, value=0.0)
+            return state, (Sighting(severity, said, where=state.zero, evidence=(evidence,), since=1),)
+        return state, ()
+
+
+def _others(names: tuple[str, ...]) -> str:
+    return f", nor have {len(names) - 1} others" if len(names) > 1 else ""
+
+
+def _weight(look: Look, name: str) -> float:
+    latest = look.scenes.latest("weight/norm")
+    return float("nan") if latest is None else float(latest.values[latest.names.index(name)])

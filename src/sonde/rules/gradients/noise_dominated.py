@@ -1,0 +1,104 @@
+"""GRD013 noise-dominated."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.cosines import take_cosine, typical
+from sonde.rules.rule import Look, Sighting
+from sonde.signals.phases import Phase
+
+
+class NoiseDominatedState(NamedTuple):
+    """The last cosines, the batch's size and steps in a row in which noise was all there was."""
+
+    cosines: tuple[float, ...] = ()
+    batch: float = float("nan")
+    num_steps: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoiseDominated:
+    """The noise of the batches, not the gradient, decides where steps go.
+
+    What it detects:
+        The cosine c between gradients of neighbouring steps is S/(S + N), with S the square of the true gradient and N
+        the noise of a batch; the noise scale over the batch is therefore (1 − c)/c. Where the median of the last
+        cosines is below `cosine`, noise is more than 20 times the signal: information. It is a warning where progress
+        is limited by it: the loss has come down but stopped falling while it scatters by `scatter` of its level or
+        more, at a learning rate that has stood at its peak for 100 steps, for `patience` steps, with 30% of the loss
+        left at least and a batch below 32 where it is known.
+
+    Why it matters:
+        More steps at this rate and batch lead nowhere: they bounce above the minimum at a height proportional to
+        rate/batch.
+
+    Evidence:
+        `grad/cosine`; the scatter of `loss` about its median; `lr`.
+
+    What to do:
+        Let the rate decay; accumulate gradients or enlarge the batch by the noise scale over the batch.
+
+    When it is wrong:
+        A small batch is efficient as long as the loss falls. At the best loss a model can reach, it looks the same:
+        noise and no progress. Losses near zero scatter by their own size.
+
+    References:
+        McCandlish et al., An empirical model of large-batch training, 2018.
+    """
+
+    code: ClassVar[str] = "GRD013"
+    name: ClassVar[str] = "noise-dominated"
+    needs: ClassVar[tuple[str, ...]] = ("grad/cosine", "loss")
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.BATCH_TOO_SMALL,
+        Cause.MISSING_LR_DECAY,
+        Cause.LR_TOO_HIGH,
+        Cause.NO_LEARNABLE_SIGNAL,
+        Cause.LABEL_NOISE,
+    )
+    quiet_steps: ClassVar[int] = 300
+
+    cosine: float = 0.05
+    scatter: float = 0.3
+    patience: int = 50
+
+    def init(self) -> NoiseDominatedState:
+        """Before the first step."""
+        return NoiseDominatedState()
+
+    def step(self, state: NoiseDominatedState, look: Look) -> tuple[NoiseDominatedState, Sequence[Sighting]]:
+        """Look at one more step."""
+        picture = look.picture
+        cosines = take_cosine(state.cosines, look)
+        batch = look.scene.value("batch/size") if "batch/size" in look.scene else state.batch
+        cosine = typical(cosines, 2)
+        limited = (
+            picture.num_losses >= 200
+            and 0.2 < picture.progress < 0.7
+            and not batch >= 32
+            and not picture.is_falling
+            and not picture.is_solved
+            and picture.loss_scale > self.scatter * abs(picture.loss_median)
+            and picture.phase in (Phase.CONSTANT, Phase.UNKNOWN)
+            and picture.step - picture.phase_start >= 100
+            and picture.lr > 0.99 * picture.lr_peak
+        )
+        looked = cosines is not state.cosines
+        num_steps = state.num_steps + 1 if limited and cosine < 2 * self.cosine else 0
+        state = NoiseDominatedState(cosines, batch, num_steps)
+        lasting = num_steps >= self.patience
+        if not lasting and not (looked and abs(cosine) < self.cosine):
+            return state, ()
+        scale = f"about {(1 - cosine) / cosine:.0f} times" if cosine > 0.01 else "100 times or more"
+        size = f" ({batch:.0f})" if np.isfinite(batch) else ""
+        message = f"gradient cosine {cosine:.2g}: the noise scale is {scale} the batch{size}"
+        if lasting:
+            message += f"; the loss scatters by {picture.loss_scale / abs(picture.loss_median):.0%} and no longer falls"
+        evidence = Evidence(tag="grad/cosine", step=picture.step, value=cosines[-1], expected=None)
+        severity = Severity.WARNING if lasting else Severity.INFO
+        return state, (Sighting(severity, message, evidence=(evidence,)),)

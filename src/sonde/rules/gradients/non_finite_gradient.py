@@ -1,0 +1,92 @@
+"""GRD005 non-finite-gradient."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+
+
+class NonFiniteGradientState(NamedTuple):
+    """The first step with one."""
+
+    since: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NonFiniteGradient:
+    """A gradient that was applied holds NaN or infinity.
+
+    What it detects:
+        A norm before clipping that is not finite, or a parameter with non-finite elements, at a step that the optimiser
+        took. At once, without confirmation. Steps that a gradient scaler skipped are not among them: they have no row.
+
+    Why it matters:
+        One such step makes the weights NaN, and everything after it.
+
+    Evidence:
+        `grad/norm`, `grad/nonfinite` and `grad/nonfinite@…`.
+
+    What to do:
+        Go back to the last checkpoint. Look at the batch of the step before; check the loss for log, sqrt and
+        divisions at zero; in fp16 use a gradient scaler or bf16. Let the guard skip such steps.
+
+    When it is wrong:
+        Loops that check gradients themselves and leave out the step without Sonde's knowledge; a sum of squares beyond
+        float64 never occurs.
+
+    References:
+        Micikevicius et al., Mixed precision training, ICLR 2018.
+    """
+
+    code: ClassVar[str] = "GRD005"
+    name: ClassVar[str] = "non-finite-gradient"
+    needs: ClassVar[tuple[str, ...]] = ("grad/norm",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.EXPLODING_GRADIENTS,
+        Cause.NONFINITE_INPUT,
+        Cause.PRECISION_OVERFLOW,
+        Cause.LR_TOO_HIGH,
+        Cause.ACTIVATION_EXPLOSION,
+        Cause.GAIN_DRIFT,
+        Cause.MISSING_CLIPPING,
+    )
+    quiet_steps: ClassVar[int] = 100
+
+    def init(self) -> NonFiniteGradientState:
+        """Before the first step."""
+        return NonFiniteGradientState()
+
+    def step(self, state: NonFiniteGradientState, look: Look) -> tuple[NonFiniteGradientState, Sequence[Sighting]]:
+        """Look at one more step."""
+        scene = look.scene
+        if any(fact.kind == "skipped-step" for fact in scene.facts) and "amp/scale" in scene:
+            return state, ()
+        whole = "grad/norm" in scene and not np.isfinite(scene.value("grad/norm"))
+        counts, norms = scene.layers("grad/nonfinite"), scene.layers("grad/norm")
+        where: tuple[str, ...] = ()
+        if counts is not None:
+            where = tuple(name for name, count in zip(counts.names, counts.values, strict=True) if count > 0)
+        elif norms is not None:
+            where = tuple(name for name, norm in zip(norms.names, norms.values, strict=True) if not np.isfinite(norm))
+        if not (whole or where or scene.value("grad/nonfinite") > 0):
+            return state, ()
+        since = state.since if state.since >= 0 else scene.step
+        places = f" in {len(where)} parameters, first {where[0]}" if where else ""
+        tag = f"grad/nonfinite@{where[0]}" if where and counts is not None else "grad/norm"
+        value = scene.value("grad/norm") if tag == "grad/norm" else _count(look, where[0])
+        evidence = Evidence(tag=tag, step=scene.step, value=value, expected=None)
+        message = f"the gradient is not finite{places}"
+        return NonFiniteGradientState(since), (
+            Sighting(Severity.CRITICAL, message, where=where, evidence=(evidence,), since=since),
+        )
+
+
+def _count(look: Look, name: str) -> float:
+    counts = look.scene.layers("grad/nonfinite")
+    assert counts is not None
+    return float(counts.values[counts.names.index(name)])

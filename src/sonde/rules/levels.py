@@ -1,0 +1,34 @@
+"""Where a loss stands between what is free and what is perfect."""
+
+from sonde.rules.picture import Picture
+from sonde.rules.rule import Look
+
+
+def untrained(picture: Picture) -> float:
+    """What a model that has learned nothing gets: the trivial predictor where it is known, else the start of the run.
+
+    A run that starts at more than twice the trivial loss has other units (a sum, further terms) or a bad start, and is
+    held against its start. NaN where losses are not positive at the start: nothing is known then of where zero is.
+    """
+    if not picture.loss_start > 0:
+        return float("nan")
+    return picture.trivial if 0 < picture.loss_start < 2 * picture.trivial else picture.loss_start
+
+
+def left(picture: Picture) -> float:
+    """The share of `untrained` that is left: 1 where nothing was learned, 0 where all is; NaN where it is unknown."""
+    return picture.loss_smooth / untrained(picture)
+
+
+def has_level(look: Look) -> bool:
+    """Whether the loss measures progress at all: positive, of one player, and never at or below zero when smoothed.
+
+    Policy gradients wander about zero, and the losses of players of a game (several optimisers, each with a norm of its
+    own) rise and fall with each other: of those a level says nothing.
+    """
+    return look.picture.loss_start > 0 and look.picture.loss_best > 0 and is_alone(look)
+
+
+def is_alone(look: Look) -> bool:
+    """Whether there is one optimiser only."""
+    return look.scene.layers("grad/norm_applied") is None

@@ -1,0 +1,1 @@
+"""Rules about mistakes of the training loop and the wiring of the model: LOP."""

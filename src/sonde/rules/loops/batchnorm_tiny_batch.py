@@ -1,0 +1,55 @@
+"""LOP013 batchnorm-tiny-batch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Severity
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.standing import Standing, stand
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchnormTinyBatch:
+    """Batch norm normalises over very few values.
+
+    What it detects:
+        A batch norm in train mode had at most 4 values a channel (batch × positions) in three steps in a row.
+
+    Why it matters:
+        Mean and variance of so few values are mostly noise: two values leave nothing but their order. Evaluation uses
+        other statistics than training.
+
+    Evidence:
+        The fact `batchnorm-few-values`: the modules and the number of values.
+
+    What to do:
+        Use a bigger batch, `GroupNorm` or `LayerNorm`, or freeze the statistics (`eval()` of these modules) when fine-
+        tuning.
+
+    When it is wrong:
+        Models that are meant to be trained so with synchronised statistics over many ranks: `SyncBatchNorm` has more
+        values than a rank sees.
+
+    References:
+        Wu and He, Group normalization, ECCV 2018. Ioffe, Batch renormalization, NeurIPS 2017.
+    """
+
+    code: ClassVar[str] = "LOP013"
+    name: ClassVar[str] = "batchnorm-tiny-batch"
+    needs: ClassVar[tuple[str, ...]] = ()
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.BATCHNORM_SMALL_BATCH,)
+    quiet_steps: ClassVar[int] = 100
+
+    def init(self) -> Standing:
+        """Before the first step."""
+        return Standing()
+
+    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+        """Look at the facts of one more step."""
+        state = stand(state, look, "batchnorm-few-values")
+        if state.since < 0:
+            return state, ()
+        message = f"batch norm has {state.value:.0f} values a channel to normalise over"
+        return state, (Sighting(Severity.WARNING, message, state.where, since=state.since),)

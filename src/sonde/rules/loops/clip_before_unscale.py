@@ -1,0 +1,54 @@
+"""LOP010 clip-before-unscale."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Severity
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.standing import Standing, stand
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClipBeforeUnscale:
+    """Gradients are clipped while they still carry the loss scale.
+
+    What it detects:
+        In one step torch clipped gradients, and the gradient scaler then found that `unscale_` had not been called; the
+        scale was above 1.
+
+    Why it matters:
+        The norm that is clipped is scale times too large: every step is cut to limit/scale of what was meant, 1/65536
+        at the usual start.
+
+    Evidence:
+        The fact `clip-before-unscale`: the scale, and the line of the clip; `clip/factor` far below 1 at every step.
+
+    What to do:
+        Call `scaler.unscale_(optimizer)` before `clip_grad_norm_`.
+
+    When it is wrong:
+        Where the limit is multiplied by the scale by hand.
+
+    References:
+        PyTorch documentation, Automatic mixed precision examples, section gradient clipping.
+    """
+
+    code: ClassVar[str] = "LOP010"
+    name: ClassVar[str] = "clip-before-unscale"
+    needs: ClassVar[tuple[str, ...]] = ()
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.CLIP_BEFORE_UNSCALE,)
+    quiet_steps: ClassVar[int] = 100
+
+    def init(self) -> Standing:
+        """Before the first step."""
+        return Standing()
+
+    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+        """Look at the facts of one more step."""
+        state = stand(state, look, "clip-before-unscale")
+        if state.since < 0:
+            return state, ()
+        message = f"gradients are clipped while they are scaled by {state.value:g}{state.at}"
+        return state, (Sighting(Severity.WARNING, message, state.where, since=state.since),)

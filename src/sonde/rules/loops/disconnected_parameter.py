@@ -1,0 +1,61 @@
+"""LOP004 disconnected-parameter."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Severity
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.standing import Standing, stand
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DisconnectedParameter:
+    """The loss does not depend on a parameter.
+
+    What it detects:
+        A parameter of an optimiser requires a gradient and had none in three steps, while others had. It is a warning
+        where such parameters are at least `least_share` of the model; below it is information. Members of a list of
+        modules, others of which had gradients (experts, heads of tasks), are information only, after twenty steps.
+
+    Why it matters:
+        The layer never learns: its output is detached, not used, or replaced by another's.
+
+    Evidence:
+        The fact `disconnected-parameter`: the parameters and their share of the model's elements.
+
+    What to do:
+        Look for `detach()`, `no_grad`, `.data`, `.item()` or a variable used twice on the way from the layer to the
+        loss; delete what is not needed or set `requires_grad_(False)`.
+
+    When it is wrong:
+        Layers that are only used in a later phase, or that come with a pre-trained model and are not needed (the pooler
+        of an encoder): these are small as a rule.
+
+    References:
+        Wardat et al., DeepLocalize, ICSE 2021; PyTorch documentation,
+        `DistributedDataParallel(find_unused_parameters=...)`.
+    """
+
+    code: ClassVar[str] = "LOP004"
+    name: ClassVar[str] = "disconnected-parameter"
+    needs: ClassVar[tuple[str, ...]] = ()
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.DISCONNECTED_LAYER,)
+    quiet_steps: ClassVar[int] = 100
+
+    least_share: float = 0.02
+
+    def init(self) -> Standing:
+        """Before the first step."""
+        return Standing()
+
+    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+        """Look at the facts of one more step."""
+        state = stand(state, look, "disconnected-parameter", "idle-parameter")
+        if state.since < 0:
+            return state, ()
+        is_idle = dict(state.more).get("check") == "idle-parameter"
+        severity = Severity.WARNING if state.value >= self.least_share and not is_idle else Severity.INFO
+        message = f"{state.num} trainable parameters never got a gradient: {state.value:.1%} of the model"
+        return state, (Sighting(severity, message, state.where, since=state.since),)

@@ -1,0 +1,56 @@
+"""LOP007 double-softmax."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Severity
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.standing import Standing, stand
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DoubleSoftmax:
+    """Probabilities go into a loss that expects logits.
+
+    What it detects:
+        The rows of the model's output are probabilities, and the gradient that comes back is that of a cross-entropy of
+        logits; or the graph of the loss has a softmax before a cross-entropy or an NLL loss, or a sigmoid before a
+        binary cross-entropy of logits. Two steps in a row.
+
+    Why it matters:
+        The second softmax sees numbers between 0 and 1 only, so the loss cannot fall below ln(e + C − 1) − 1 for C
+        classes, and gradients are small.
+
+    Evidence:
+        The fact `double-softmax` with the line of the backward pass.
+
+    What to do:
+        Give the loss the logits: take the softmax out of the model, or use `log_softmax` with `nll_loss`.
+
+    When it is wrong:
+        Where the output is meant as logits and happens to be normalised (distillation into probabilities by a cross-
+        entropy of its own).
+
+    References:
+        Islam et al., A comprehensive study on deep learning bug characteristics, ESEC/FSE 2019. UMLAUT, CHI 2021.
+    """
+
+    code: ClassVar[str] = "LOP007"
+    name: ClassVar[str] = "double-softmax"
+    needs: ClassVar[tuple[str, ...]] = ()
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.DOUBLE_SOFTMAX,)
+    quiet_steps: ClassVar[int] = 100
+
+    def init(self) -> Standing:
+        """Before the first step."""
+        return Standing()
+
+    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+        """Look at the facts of one more step."""
+        state = stand(state, look, "double-softmax")
+        if state.since < 0:
+            return state, ()
+        message = f"the loss applies a softmax (or sigmoid) to outputs that are probabilities already{state.at}"
+        return state, (Sighting(Severity.WARNING, message, state.where, since=state.since),)

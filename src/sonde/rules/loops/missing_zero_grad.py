@@ -1,0 +1,56 @@
+"""LOP001 missing-zero-grad."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Severity
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.standing import Standing, stand
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MissingZeroGrad:
+    """Gradients are not cleared between steps.
+
+    What it detects:
+        A backward pass begins with exactly the gradient that the optimiser has just applied, two steps in a row.
+        Preflight looks at a few parameters of each optimiser, at the moment at which a gradient arrives.
+
+    Why it matters:
+        Every step applies the sum of all gradients so far: the direction goes stale and its size grows, as with a
+        momentum of 1.
+
+    Evidence:
+        The fact `missing-zero-grad` with the line of the optimiser's step; `grad/norm` that grows, `grad/cosine` near
+        1.
+
+    What to do:
+        Call `optimizer.zero_grad()` once a step, before the backward pass or after the optimiser's step.
+
+    When it is wrong:
+        Where gradients are kept on purpose after a step, as a home-made momentum.
+
+    References:
+        Zhang et al., An empirical study on TensorFlow program bugs, ISSTA 2018. PyTorch documentation,
+        `Optimizer.zero_grad`.
+    """
+
+    code: ClassVar[str] = "LOP001"
+    name: ClassVar[str] = "missing-zero-grad"
+    needs: ClassVar[tuple[str, ...]] = ()
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.MISSING_ZERO_GRAD,)
+    quiet_steps: ClassVar[int] = 100
+
+    def init(self) -> Standing:
+        """Before the first step."""
+        return Standing()
+
+    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+        """Look at the facts of one more step."""
+        state = stand(state, look, "missing-zero-grad")
+        if state.since < 0:
+            return state, ()
+        message = f"each backward pass adds to the gradient that the last step has applied already{state.at}"
+        return state, (Sighting(Severity.CRITICAL, message, state.where, since=state.since),)

@@ -1,0 +1,62 @@
+"""LOP008 summed-loss."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.progress import is_hurt
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.standing import Standing, stand
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SummedLoss:
+    """The loss is a sum over the batch, not a mean.
+
+    What it detects:
+        The loss was computed with `reduction="sum"` and nothing divided it, or the gradient at the output is as many
+        times too large as the batch has rows. Information; a warning where the training is stuck or lost as well.
+
+    Why it matters:
+        Gradients grow with the batch (and the length of sequences): a rate that was chosen for a mean is as many times
+        too high.
+
+    Evidence:
+        The fact `summed-loss` with the line of the backward pass; the loss against its start.
+
+    What to do:
+        Use `reduction="mean"`, or divide by the number of rows that count; or divide the learning rate by it.
+
+    When it is wrong:
+        Sums on purpose with a rate that suits them learn well, and stay information. An optimiser that ignores the
+        scale (Adam) hardly minds.
+
+    References:
+        Goyal et al., Accurate, large minibatch SGD, 2017, section 2 (rate and batch).
+    """
+
+    code: ClassVar[str] = "LOP008"
+    name: ClassVar[str] = "summed-loss"
+    needs: ClassVar[tuple[str, ...]] = ()
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.WRONG_LOSS_REDUCTION,
+        Cause.LR_TOO_HIGH,
+    )
+    quiet_steps: ClassVar[int] = 100
+
+    def init(self) -> Standing:
+        """Before the first step."""
+        return Standing()
+
+    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+        """Look at the facts of one more step."""
+        state = stand(state, look, "summed-loss")
+        if state.since < 0:
+            return state, ()
+        severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
+        picture = look.picture
+        message = f"the loss is summed over the batch{state.at}; it is {picture.loss:.4g} from {picture.loss_start:.4g}"
+        evidence = Evidence(tag="loss", step=look.scene.step, value=look.picture.loss, expected=look.picture.loss_start)
+        return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)

@@ -1,0 +1,54 @@
+"""LOP002 zero-grad-misplaced."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Severity
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.standing import Standing, stand
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ZeroGradMisplaced:
+    """Gradients are cleared between the backward pass and the optimiser's step.
+
+    What it detects:
+        Gradients other than zero reached the parameters, and when the optimiser stepped they were None or zero, two
+        steps in a row.
+
+    Why it matters:
+        The optimiser has nothing to apply: weights do not move, but for weight decay and old momentum.
+
+    Evidence:
+        The fact `zero-grad-misplaced` with the line of the optimiser's step; `grad/norm` of 0 or none at all.
+
+    What to do:
+        Move `zero_grad()` in front of the backward pass, or behind `optimizer.step()`.
+
+    When it is wrong:
+        Where somebody else (a sharding library) takes gradients out of `.grad` on purpose and brings them to the
+        optimiser by another way.
+
+    References:
+        PyTorch documentation, `Optimizer.zero_grad`.
+    """
+
+    code: ClassVar[str] = "LOP002"
+    name: ClassVar[str] = "zero-grad-misplaced"
+    needs: ClassVar[tuple[str, ...]] = ()
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.ZERO_GRAD_MISPLACED,)
+    quiet_steps: ClassVar[int] = 100
+
+    def init(self) -> Standing:
+        """Before the first step."""
+        return Standing()
+
+    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+        """Look at the facts of one more step."""
+        state = stand(state, look, "zero-grad-misplaced")
+        if state.since < 0:
+            return state, ()
+        message = f"gradients are gone when the optimiser steps, though the backward pass made some{state.at}"
+        return state, (Sighting(Severity.CRITICAL, message, state.where, since=state.since),)

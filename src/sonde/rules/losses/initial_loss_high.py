@@ -1,0 +1,119 @@
+"""LOS008 initial-loss-high."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.levels import is_alone
+from sonde.rules.rule import Look, Sighting
+
+
+class InitialLossHighState(NamedTuple):
+    """The first losses, and whether it was said."""
+
+    first: tuple[float, ...] = ()
+    is_told: bool = False
+    is_warned: bool = False
+    sizes: tuple[float, ...] = ()
+    """Numbers of examples and tokens in a batch: multiples of guessing that a sum would start at."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InitialLossHigh:
+    """The first losses are far above what guessing would give.
+
+    What it detects:
+        The first loss is more than `factor` times what a predictor gets that ignores its input (entropy of the labels,
+        or, of floating-point targets, their mean square), or more than `drop` times the median of losses 11 to 20. Said
+        once, as information. It is a warning where the loss is still worse than `factor` times guessing after
+        `least_steps` steps, unless it starts at about the batch's size (or number of tokens) times guessing, as a
+        summed loss does.
+
+    Why it matters:
+        A network should begin by guessing. One that begins confidently wrong has output weights or inputs that are too
+        large; a loss that is a multiple of the guess by the size of the batch is summed where a mean was meant.
+
+    Evidence:
+        The first `loss` against `label/entropy` or the losses right after.
+
+    What to do:
+        Scale the last layer's initial weights down, normalise inputs, look at the loss's `reduction`.
+
+    When it is wrong:
+        Losses with further terms (penalties, several heads) have no such reference. A loss summed on purpose is fine
+        with a rate that allows for it.
+
+    References:
+        Karpathy, A recipe for training neural networks, 2019 ("verify loss at init"). He et al., Delving deep into
+        rectifiers, ICCV 2015.
+    """
+
+    code: ClassVar[str] = "LOS008"
+    name: ClassVar[str] = "initial-loss-high"
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.BAD_INITIALISATION,
+        Cause.WRONG_LOSS_REDUCTION,
+        Cause.UNNORMALISED_INPUTS,
+        Cause.ACCUMULATION_NOT_SCALED,
+    )
+    quiet_steps: ClassVar[int] = 200
+
+    factor: float = 2.0
+    drop: float = 4.0
+    least_steps: int = 150
+
+    def init(self) -> InitialLossHighState:
+        """Before the first step."""
+        return InitialLossHighState()
+
+    def step(self, state: InitialLossHighState, look: Look) -> tuple[InitialLossHighState, Sequence[Sighting]]:
+        """Look at one more loss."""
+        scene, picture = look.scene, look.picture
+        sizes = [scene.value(tag) for tag in ("batch/size", "batch/samples", "batch/tokens") if tag in scene]
+        if sizes:
+            state = state._replace(sizes=tuple(sizes))
+        if "loss" not in scene or not is_alone(look) or state.is_warned:
+            return state, ()
+        if picture.num_losses >= self.least_steps and self._is_bad(state, look):
+            message = (
+                f"loss {picture.loss_smooth:.4g} is still worse than guessing ({picture.trivial:.4g}) "
+                f"after {picture.num_losses} steps"
+            )
+            evidence = Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=picture.trivial)
+            return state._replace(is_warned=True), (Sighting(Severity.WARNING, message, evidence=(evidence,), since=0),)
+        if state.is_told:
+            return state, ()
+        if len(state.first) < 20 and np.isfinite(picture.loss):
+            state = state._replace(first=(*state.first, picture.loss))
+        if len(state.first) < 20 or not state.first[0] > 0:
+            return state, ()
+        trivial, later = _trivial(look), float(np.median(state.first[10:]))
+        if trivial > 0 and state.first[0] > self.factor * trivial:
+            what, expected = "what guessing gives", trivial
+        elif len(state.first) == 20 and 0 < later * self.drop < state.first[0]:
+            what, expected = "the losses ten steps later", later
+        else:
+            return state, ()
+        message = f"first loss {state.first[0]:.4g}, {state.first[0] / expected:.3g} times {what} ({expected:.4g})"
+        evidence = Evidence(tag="loss", step=picture.step, value=state.first[0], expected=expected)
+        return state._replace(is_told=True), (Sighting(Severity.INFO, message, evidence=(evidence,), since=0),)
+
+    def _is_bad(self, state: InitialLossHighState, look: Look) -> bool:
+        picture = look.picture
+        limit = self.factor * picture.trivial
+        start = picture.loss_start / picture.trivial
+        summed = any(0.5 * size < start < 2 * size for size in state.sizes)
+        return picture.loss_best > limit and not picture.val_loss < limit and not summed and bool(state.sizes)
+
+
+def _trivial(look: Look) -> float:
+    """What ignoring the input costs: in nats for classes, as a mean square for numbers; NaN where it is not known."""
+    if look.picture.trivial > 0:
+        return look.picture.trivial
+    mean, std = look.scene.value("label/mean"), look.scene.value("label/std")
+    return mean**2 + std**2

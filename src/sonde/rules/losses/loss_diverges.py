@@ -1,0 +1,145 @@
+"""LOS003 loss-diverges."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.levels import has_level, is_alone
+from sonde.rules.rule import Look, Sighting
+from sonde.signals.growth import Growth, GrowthOut, GrowthState
+
+_GROWTH = Growth(window=24, min_values=8)
+
+
+class LossDivergesState(NamedTuple):
+    """The growth of loss and gradient norm, the noise of the first losses, and how long the loss has been too high."""
+
+    growth: GrowthState
+    first: tuple[float, ...] = ()
+    num_high: int = 0
+    num_growing: int = 0
+    since: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossDiverges:
+    """The loss climbs and does not come back.
+
+    What it detects:
+        Two things. *Growth*: over the last 24 steps the loss, or the gradient norm while the loss does not fall,
+        follows an exponential (r² ≥ 0.8, rate above zero with 95% confidence) that has multiplied it by `least_growth`,
+        in three looks in a row; the message says in how many steps float32 overflows. *Height*: for `patience` steps
+        the smoothed loss has been above its start by 20% and by six deviations of the first 16 losses' noise; or it has
+        lost half of what it had gained and still rises (z < −3 over 100 steps). Four times its start is critical.
+
+    Why it matters:
+        It ends in NaN, or in a model that is worse than none. The sooner it is stopped, the less is lost.
+
+    Evidence:
+        `loss` against its start and its best; `grad/norm`, which mostly grows first.
+
+    What to do:
+        Divide the learning rate by ten, clip the gradient norm at 0.7 of its usual value, and go back to a checkpoint
+        before the climb. Rising only in the first steps: lengthen the warmup. Rising with the weights: look at
+        `weight/norm` and `act/absmax`.
+
+    When it is wrong:
+        Data that become harder (curricula) raise the loss for good reasons; a regularisation term that is faded in does
+        so as well. Losses that are not above zero and those of several players are only judged by growth.
+
+    References:
+        Zhang et al., OPT, 2022, section 2.5. Molybog et al., A theory on Adam instability in large-scale machine
+        learning, 2023.
+    """
+
+    code: ClassVar[str] = "LOS003"
+    name: ClassVar[str] = "loss-diverges"
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.LR_TOO_HIGH,
+        Cause.EXPLODING_GRADIENTS,
+        Cause.WARMUP_TOO_SHORT,
+        Cause.MISSING_ZERO_GRAD,
+        Cause.WEIGHT_DECAY_TOO_STRONG,
+        Cause.MISSING_CLIPPING,
+        Cause.ACCUMULATION_NOT_SCALED,
+        Cause.WRONG_LOSS_REDUCTION,
+        Cause.GAIN_DRIFT,
+        Cause.ATTENTION_LOGIT_GROWTH,
+        Cause.LR_SPIKE,
+        Cause.DATA_DRIFT,
+        Cause.UNNORMALISED_INPUTS,
+        Cause.BAD_INITIALISATION,
+        Cause.ACTIVATION_EXPLOSION,
+    )
+    quiet_steps: ClassVar[int] = 50
+
+    least_growth: float = 4.0
+    least_rise: float = 0.2
+    patience: int = 10
+
+    def init(self) -> LossDivergesState:
+        """Before the first step."""
+        return LossDivergesState(_GROWTH.init(2))
+
+    def step(self, state: LossDivergesState, look: Look) -> tuple[LossDivergesState, Sequence[Sighting]]:
+        """Look at one more loss and gradient norm."""
+        picture = look.picture
+        if not np.isfinite(picture.loss) or not is_alone(look):
+            return state, ()
+        growth_state, growth = _GROWTH.step(state.growth, np.array([picture.loss, picture.grad_norm]), picture.step)
+        first = (*state.first, picture.loss) if len(state.first) < 16 else state.first
+        grows = self._growing(growth_state, growth, look)
+        high = has_level(look) and (self._high(first, look) or self._lost(look))
+        state = LossDivergesState(
+            growth_state,
+            first,
+            state.num_high + 1 if high else 0,
+            state.num_growing + 1 if grows else 0,
+            (picture.step if state.since < 0 else state.since) if high or grows else -1,
+        )
+        if state.num_growing < 3 and state.num_high < self.patience:
+            return state, ()
+        worst = picture.loss_smooth > 4 * abs(picture.loss_start)
+        start, best = picture.loss_start, picture.loss_best
+        message = f"loss {picture.loss:.4g} climbs; it began at {start:.4g}, its best was {best:.4g}"
+        if state.num_growing >= 3:
+            left = float(np.nanmin(growth.steps_left)) if np.isfinite(growth.steps_left).any() else np.nan
+            message += f", and grows exponentially: float32 overflows in about {left:.0f} steps" if left < 1e4 else ""
+        evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_start)]
+        if np.isfinite(picture.grad_norm) and np.isfinite(picture.grad_start):
+            norm = Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start)
+            evidence.append(norm)
+        severity = Severity.CRITICAL if worst else Severity.WARNING
+        return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.since),)
+
+    def _growing(self, state: GrowthState, growth: GrowthOut, look: Look) -> bool:
+        """Whether the loss explodes, or the gradient does under a loss that is no better than at its start."""
+        picture = look.picture
+        spans = state.steps[:, -1] - np.nanmin(np.where(np.isnan(state.steps), np.inf, state.steps), axis=1)
+        with np.errstate(invalid="ignore"):
+            grown = np.isfinite(growth.steps_left) & (growth.rate * spans > np.log(self.least_growth))
+        # A loss that grows from almost nothing is still almost nothing.
+        loss = bool(grown[0]) and picture.loss > 0.5 * abs(picture.loss_start)
+        gradient = bool(grown[1]) and picture.loss_smooth > abs(picture.loss_start) > 0
+        return loss or gradient
+
+    def _high(self, first: tuple[float, ...], look: Look) -> bool:
+        picture = look.picture
+        if len(first) < 8:
+            return False
+        noise = 1.4826 * float(np.median(np.abs(np.diff(first)))) / math.sqrt(2)
+        rise = picture.loss_smooth - picture.loss_start
+        return rise > max(self.least_rise * abs(picture.loss_start), 6 * noise)
+
+    def _lost(self, look: Look) -> bool:
+        picture = look.picture
+        gained = picture.loss_start - picture.loss_best
+        rise = picture.loss_smooth - picture.loss_best
+        # Noise alone turns a tiny gain into its half.
+        return picture.improvement_z < -3 and rise > 0.5 * gained > 0.1 * abs(picture.loss_start)

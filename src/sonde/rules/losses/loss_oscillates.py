@@ -1,0 +1,86 @@
+"""LOS006 loss-oscillates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.levels import has_level
+from sonde.rules.rule import Look, Sighting
+from sonde.signals.oscillation import Oscillation, OscillationState
+
+_OSCILLATION = Oscillation(window=32, min_values=32)
+
+
+class LossOscillatesState(NamedTuple):
+    """The last losses, and for how many steps they have alternated."""
+
+    window: OscillationState
+    num: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossOscillates:
+    """The loss goes up and down in turns.
+
+    What it detects:
+        Over the last 32 losses more than `turns` of the differences go against the one before (white noise: 2/3) and
+        their lag-1 autocorrelation is below −0.7 (white noise: −1/2), for 20 steps; or successive gradients point
+        against each other (moving average of `grad/cosine` below −0.5). Information, unless the loss also rises beyond
+        its noise.
+
+    Why it matters:
+        Steps overshoot across a valley. As long as the loss falls this is the edge of stability, where many good runs
+        live; when it rises, the rate is too high.
+
+    Evidence:
+        `loss`: the share of turns. `grad/cosine`.
+
+    What to do:
+        Nothing while the loss falls. Else halve the rate, or raise the momentum's damping.
+
+    When it is wrong:
+        Two kinds of batches in turns (a sorted loader, two tasks) alternate without any fault.
+
+    References:
+        Cohen et al., Gradient descent on neural networks typically occurs at the edge of stability, ICLR 2021.
+    """
+
+    code: ClassVar[str] = "LOS006"
+    name: ClassVar[str] = "loss-oscillates"
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.LR_TOO_HIGH, Cause.MISSING_LR_DECAY, Cause.BATCH_TOO_SMALL)
+    quiet_steps: ClassVar[int] = 100
+
+    turns: float = 0.8
+
+    def init(self) -> LossOscillatesState:
+        """Before the first step."""
+        return LossOscillatesState(_OSCILLATION.init(1))
+
+    def step(self, state: LossOscillatesState, look: Look) -> tuple[LossOscillatesState, Sequence[Sighting]]:
+        """Look at one more loss."""
+        picture = look.picture
+        if "loss" not in look.scene:
+            return state, ()
+        window, out = _OSCILLATION.step(state.window, np.array([picture.loss]))
+        alternates = out.turns[0] > self.turns and out.autocorrelation[0] < -0.7
+        against = picture.grad_cosine < -0.5 and "grad/cosine" in look.scene
+        state = LossOscillatesState(window, state.num + 1 if alternates else 0)
+        if state.num < 20 and not against:
+            return state, ()
+        severity = (
+            Severity.WARNING if picture.is_rising and has_level(look) and picture.num_losses > 50 else Severity.INFO
+        )
+        message = (
+            f"loss goes up and down in turns: {out.turns[0]:.0%} of its moves go against the one before"
+            if state.num >= 20
+            else f"successive gradients point against each other: cosine {picture.grad_cosine:.2f}"
+        )
+        evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_median)]
+        if np.isfinite(picture.grad_cosine):
+            evidence.append(Evidence(tag="grad/cosine", step=picture.step, value=picture.grad_cosine, expected=0.0))
+        return state, (Sighting(severity, message, evidence=tuple(evidence), since=picture.step - state.num),)

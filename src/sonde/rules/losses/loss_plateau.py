@@ -1,0 +1,127 @@
+"""LOS005 loss-plateau."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.levels import has_level, left
+from sonde.rules.rule import Look, Sighting
+from sonde.signals.phases import Phase
+from sonde.signals.stalls import Stall, stall
+
+_MEANING = {
+    Stall.UNKNOWN: "of a kind that was not measured",
+    Stall.CONVERGED: "converged: little is left to gain",
+    Stall.FLAT: "a flat region: small gradients that agree",
+    Stall.SADDLE: "small gradients that do not agree, as at a saddle",
+    Stall.BOUNCING: "bouncing: gradients as large as ever",
+}
+
+
+class LossPlateauState(NamedTuple):
+    """When the loss last fell beyond its noise, and the validation loss then."""
+
+    fell: int = 0
+    num_still: int = 0
+    validation: float = float("nan")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossPlateau:
+    """The loss has fallen, and now it has stopped.
+
+    What it detects:
+        For `patience` losses the medians of 50 and the 50 before have not differed by two standard errors, after a
+        descent of at least 5% of the start. The kind of plateau follows from what is left of the loss (against the
+        trivial predictor or the start), of the gradient, and from the cosine of successive gradients: converged, flat,
+        saddle or bouncing. A warning if it is not converged, more than `high` of the loss is left, the rate is not
+        decaying, it has lasted for a third of the run, and validation has not improved by 2% meanwhile.
+
+    Why it matters:
+        Steps cost as much on a plateau as elsewhere. Its kind says whether to stop, to go faster, or to slow down.
+
+    Evidence:
+        `loss`, `grad/norm` against its start, `grad/cosine`.
+
+    What to do:
+        Converged: stop, or decay the rate for the last bit. Flat: raise the rate, or use an adaptive optimiser.
+        Bouncing: halve the rate or decay it.
+
+    When it is wrong:
+        The floor of a noisy task is not known: a plateau at half of the start may be all there is. Before a late
+        breakthrough a plateau looks the same.
+
+    References:
+        Dauphin et al., Identifying and attacking the saddle point problem, NeurIPS 2014. Smith, Cyclical learning
+        rates, 2017.
+    """
+
+    code: ClassVar[str] = "LOS005"
+    name: ClassVar[str] = "loss-plateau"
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.PLATEAU,
+        Cause.LR_TOO_HIGH,
+        Cause.LR_TOO_LOW,
+        Cause.MISSING_LR_DECAY,
+        Cause.SCHEDULE_DECAYS_TOO_FAST,
+        Cause.SCHEDULE_MISAPPLIED,
+        Cause.UNDERFITTING,
+        Cause.INSUFFICIENT_CAPACITY,
+        Cause.LABEL_NOISE,
+        Cause.VANISHING_GRADIENTS,
+        Cause.DEAD_UNITS,
+        Cause.SATURATED_UNITS,
+        Cause.SYMMETRIC_INITIALISATION,
+        Cause.WEIGHT_DECAY_TOO_STRONG,
+        Cause.WARMUP_TOO_SHORT,
+        Cause.DOUBLE_SOFTMAX,
+        Cause.NO_LEARNABLE_SIGNAL,
+        Cause.LONG_SEQUENCE,
+        Cause.UNNORMALISED_INPUTS,
+        Cause.ATTENTION_ENTROPY_COLLAPSE,
+    )
+    quiet_steps: ClassVar[int] = 50
+
+    patience: int = 50
+    high: float = 0.6
+
+    def init(self) -> LossPlateauState:
+        """Before the first step."""
+        return LossPlateauState()
+
+    def step(self, state: LossPlateauState, look: Look) -> tuple[LossPlateauState, Sequence[Sighting]]:
+        """Look at one more step."""
+        picture = look.picture
+        if not np.isfinite(picture.loss) or np.isnan(picture.improvement_z):
+            return state._replace(fell=picture.step, validation=picture.val_loss), ()
+        if abs(picture.improvement_z) > 2:
+            return LossPlateauState(picture.step, 0, picture.val_loss), ()
+        state = state._replace(num_still=state.num_still + 1)
+        if np.isnan(state.validation):
+            state = state._replace(validation=picture.val_loss)
+        if state.num_still < self.patience or not has_level(look) or not picture.progress > 0.05:
+            return state, ()
+        share = left(picture)
+        kind = Stall(int(stall(
+            np.array([share]), np.array([picture.grad_median / picture.grad_start]), np.array([picture.grad_cosine])
+        )[0]))  # fmt: skip
+        lasting = state.num_still > max(2 * self.patience, picture.num_losses / 3)
+        better = picture.val_loss < 0.98 * state.validation
+        bad = kind is not Stall.CONVERGED and share > self.high and lasting and not better
+        severity = Severity.WARNING if bad and picture.phase is not Phase.DECAY else Severity.INFO
+        message = (
+            f"loss {picture.loss_smooth:.4g} has not moved for {state.num_still} steps, "
+            f"{share:.0%} of what it could fall is left; {_MEANING[kind]}"
+        )
+        evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=picture.loss_start)]
+        if np.isfinite(picture.grad_median) and np.isfinite(picture.grad_start):
+            norm = Evidence(tag="grad/norm", step=picture.step, value=picture.grad_median, expected=picture.grad_start)
+            evidence.append(norm)
+        if np.isfinite(picture.grad_cosine):
+            evidence.append(Evidence(tag="grad/cosine", step=picture.step, value=picture.grad_cosine))
+        return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.fell),)

@@ -1,0 +1,130 @@
+"""LOS004 loss-stuck."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.course import Course
+from sonde.rules.levels import has_level, untrained
+from sonde.rules.rule import Look, Sighting
+
+
+class LossStuckState(NamedTuple):
+    """The whole course of the loss, and the latest validation losses."""
+
+    course: Course = Course()
+    validations: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossStuck:
+    """The loss has never left its start.
+
+    What it detects:
+        After at least `least_steps` losses, the last quarter of all of them is no more than `least_fall` below what a
+        model without training gets (the first losses, or the entropy of the labels where that is less), the line
+        through all of them falls by less than three standard errors, and the loss never was 20% below that level
+        either. It is a warning from `warning_steps` on, unless validation has got better by `least_fall`.
+
+    Why it matters:
+        Nothing is being learned: gradients do not arrive, the rate is far off, or the labels do not depend on the
+        inputs.
+
+    Evidence:
+        `loss` now, against its start; `grad/norm`: exactly zero, tiny or healthy tells the causes apart, as does
+        `update/ratio`.
+
+    What to do:
+        Try to learn one batch by heart. If that fails: look at the rate, at layers without gradients, at the loss's
+        inputs. If it works: check that labels belong to their inputs.
+
+    When it is wrong:
+        Some tasks stay at the trivial loss for long before they break through (copying, modular arithmetic): the
+        gradient norm mostly rises before that. A fine-tuned model may have nothing left to learn. Losses about zero and
+        of several players are not judged.
+
+    References:
+        Zhang et al., Understanding deep learning requires rethinking generalization, ICLR 2017 (random labels).
+    """
+
+    code: ClassVar[str] = "LOS004"
+    name: ClassVar[str] = "loss-stuck"
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.NO_LEARNABLE_SIGNAL,
+        Cause.LR_TOO_LOW,
+        Cause.VANISHING_GRADIENTS,
+        Cause.PLATEAU,
+        Cause.DEAD_UNITS,
+        Cause.SATURATED_UNITS,
+        Cause.BAD_INITIALISATION,
+        Cause.SYMMETRIC_INITIALISATION,
+        Cause.ZERO_GRAD_MISPLACED,
+        Cause.PARAMETER_NOT_IN_OPTIMIZER,
+        Cause.DISCONNECTED_LAYER,
+        Cause.CLIP_TOO_AGGRESSIVE,
+        Cause.CLIP_BEFORE_UNSCALE,
+        Cause.WEIGHT_DECAY_TOO_STRONG,
+        Cause.LR_TOO_HIGH,
+        Cause.WARMUP_TOO_SHORT,
+        Cause.DOUBLE_SOFTMAX,
+        Cause.SCHEDULE_DECAYS_TOO_FAST,
+        Cause.PRECISION_UNDERFLOW,
+        Cause.MISSING_LOSS_SCALING,
+        Cause.ADAM_EPSILON_UNDERFLOW,
+        Cause.LONG_SEQUENCE,
+        Cause.UNDERFITTING,
+    )
+    quiet_steps: ClassVar[int] = 50
+
+    least_steps: int = 100
+    warning_steps: int = 200
+    least_fall: float = 0.03
+
+    def init(self) -> LossStuckState:
+        """Before the first step."""
+        return LossStuckState()
+
+    def step(self, state: LossStuckState, look: Look) -> tuple[LossStuckState, Sequence[Sighting]]:
+        """Look at one more loss."""
+        picture = look.picture
+        if "val/loss" in look.scene and np.isfinite(picture.val_loss):
+            first = state.validations[:1] or (picture.val_loss,)
+            state = state._replace(validations=(*first, picture.val_loss))
+        if "loss" not in look.scene:
+            return state, ()
+        state = state._replace(course=state.course.extended(picture.loss))
+        if state.course.num_values < self.least_steps or not has_level(look):
+            return state, ()
+        descent = state.course.descent()
+        if descent is None or descent.t < -3:
+            return state, ()
+        reference = float(np.fmin(state.course.means[0], untrained(picture)))
+        if state.course.means[0] < 0.7 * untrained(picture):
+            return state, ()  # it came trained
+        floor = (1 - self.least_fall) * reference
+        if not min(descent.last, picture.loss_smooth) > floor or picture.loss_best < 0.8 * reference:
+            return state, ()
+        better = len(state.validations) > 1 and state.validations[-1] < (1 - self.least_fall) * state.validations[0]
+        lasts = state.course.num_values >= self.warning_steps and not better and not picture.is_falling
+        message = (
+            f"loss {descent.last:.4g} after {state.course.num_values} steps, no better than without training "
+            f"({reference:.4g}) beyond noise"
+        )
+        evidence = (
+            Evidence(tag="loss", step=picture.step, value=descent.last, expected=reference),
+            *_norm(look),
+        )
+        severity = Severity.WARNING if lasts else Severity.INFO
+        return state, (Sighting(severity, message, evidence=evidence, since=0),)
+
+
+def _norm(look: Look) -> tuple[Evidence, ...]:
+    picture = look.picture
+    if not np.isfinite(picture.grad_norm):
+        return ()
+    return (Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start),)

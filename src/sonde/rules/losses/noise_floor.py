@@ -1,0 +1,115 @@
+"""LOS009 noise-floor."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.levels import has_level, untrained
+from sonde.rules.rule import Look, Sighting
+from sonde.signals.phases import Phase
+
+
+class NoiseFloorState(NamedTuple):
+    """For how many losses there has been a floor, since when, and the validation losses on it."""
+
+    num: int = 0
+    since: int = -1
+    validations: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoiseFloor:
+    """The loss jitters above its floor, and the noise of its own steps keeps it there.
+
+    What it detects:
+        The loss has fallen and no longer does (|z| < 3 over 100 steps) at a rate that is constant and near its peak;
+        its noise is more than `noise` of its level, and successive gradients do not agree (|cosine| < 0.5, where it is
+        measured). Information after `patience` losses. A warning after half of the run, where it is the *weights* that
+        jitter: the validation loss, always of the same examples, moves by more than `jitter` from one evaluation to the
+        next (and by 0.5% of an untrained model's loss), up as often as down, over at least four.
+
+    Why it matters:
+        A smaller rate at the end (or a larger batch, or averaged weights) would bring the loss below this floor at
+        once.
+
+    Evidence:
+        `loss`: its noise against its level. `grad/cosine`. `val/loss` from evaluation to evaluation.
+
+    What to do:
+        Decay the rate (a cosine or a line to zero over the last part), enlarge the batch, or average the weights.
+
+    When it is wrong:
+        Noisy targets have a floor that no rate gets below; then validation stands still, and it stays information.
+        Validation on few or changing examples jitters by itself.
+
+    References:
+        Smith et al., Don't decay the learning rate, increase the batch size, ICLR 2018. McCandlish et al., An empirical
+        model of large-batch training, 2018.
+    """
+
+    code: ClassVar[str] = "LOS009"
+    name: ClassVar[str] = "noise-floor"
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.MISSING_LR_DECAY,
+        Cause.BATCH_TOO_SMALL,
+        Cause.LR_TOO_HIGH,
+        Cause.LABEL_NOISE,
+    )
+    quiet_steps: ClassVar[int] = 100
+
+    noise: float = 0.1
+    jitter: float = 0.1
+    patience: int = 100
+
+    def init(self) -> NoiseFloorState:
+        """Before the first step."""
+        return NoiseFloorState()
+
+    def step(self, state: NoiseFloorState, look: Look) -> tuple[NoiseFloorState, Sequence[Sighting]]:
+        """Look at one more step."""
+        picture = look.picture
+        if "val/loss" in look.scene and np.isfinite(picture.val_loss) and state.num > 0:
+            state = state._replace(validations=(*state.validations, picture.val_loss)[-8:])
+        if "loss" not in look.scene:
+            return state, ()
+        still = abs(picture.improvement_z) < 3 and picture.progress > 0.3
+        constant = picture.phase is Phase.CONSTANT and picture.lr > 0.3 * picture.lr_peak
+        noisy = picture.loss_scale > self.noise * picture.loss_median > 0
+        agree = abs(picture.grad_cosine) > 0.5
+        if not (still and constant and noisy and has_level(look)) or agree:
+            # The floor of a noisy run passes for a fall now and then: it takes as long to forget as to find.
+            left = state.num - 2
+            return (state._replace(num=left), ()) if left > 0 else (NoiseFloorState(), ())
+        since = picture.step if state.since < 0 else state.since
+        state = state._replace(num=state.num + 1, since=since)
+        if state.num < self.patience:
+            return state, ()
+        moves = _jitter(state.validations)
+        lasts = picture.step - since > 0.5 * picture.step
+        matters = (
+            moves * float(np.median(state.validations)) > 0.005 * untrained(picture) if np.isfinite(moves) else False
+        )
+        severity = Severity.WARNING if lasts and moves > self.jitter and matters else Severity.INFO
+        message = (
+            f"loss {picture.loss_median:.4g} ± {picture.loss_scale:.2g} has been at its noise's floor "
+            f"for {picture.step - since} steps"
+        )
+        evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss_median, expected=picture.loss_best)]
+        if np.isfinite(moves):
+            message += f", and validation moves by {moves:.0%} from one evaluation to the next"
+            evidence.append(Evidence(tag="val/loss", step=picture.step, value=state.validations[-1]))
+        return state, (Sighting(severity, message, evidence=tuple(evidence), since=since),)
+
+
+def _jitter(validations: tuple[float, ...]) -> float:
+    """The median relative move between evaluations that go both ways; NaN below four, 0 where they have a trend."""
+    if len(validations) < 4 or min(validations) <= 0:
+        return float("nan")
+    moves = np.diff(np.log(validations))
+    ups = np.mean(moves > 0)
+    return float(np.median(np.abs(moves))) if 0.25 <= ups <= 0.75 else 0.0

@@ -1,0 +1,106 @@
+"""LOS007 slow-progress."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.course import Course
+from sonde.rules.levels import has_level, left
+from sonde.rules.rule import Look, Sighting
+from sonde.signals.phases import Phase
+
+
+class SlowProgressState(NamedTuple):
+    """The course of the loss since the rate last changed."""
+
+    course: Course = Course()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlowProgress:
+    """The loss falls, but along a shallow straight line.
+
+    What it detects:
+        Over at least `least_steps` losses at a constant rate the line through them falls by more than four standard
+        errors but by less than `shallow` in 100 steps, half of the fall lies in either half (a learning curve bends:
+        most of its fall comes early), and more than `high` of the loss is left. It is a warning from `warning_steps` on
+        where the length of the steps can be the reason: the update ratio of the whole model is below 1e-3, or, where it
+        was not measured, successive gradients agree (cosine above 0.5).
+
+    Why it matters:
+        The same descent could be had in a fraction of the steps.
+
+    Evidence:
+        The slope of `loss`; `grad/cosine` (steps that agree could be longer); `update/ratio`.
+
+    What to do:
+        Raise the rate by a factor of 3 to 10 as long as the loss stays calm. Look at `clip/factor`: a clip far below
+        the usual gradient shortens steps in the same way.
+
+    When it is wrong:
+        Fine-tuning at a tiny rate is meant to be slow. Very large models fall slowly at their best rate.
+
+    References:
+        Smith, A disciplined approach to neural network hyper-parameters, 2018.
+    """
+
+    code: ClassVar[str] = "LOS007"
+    name: ClassVar[str] = "slow-progress"
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.LR_TOO_LOW,
+        Cause.CLIP_TOO_AGGRESSIVE,
+        Cause.CLIP_BEFORE_UNSCALE,
+        Cause.BATCH_TOO_LARGE,
+        Cause.ADAM_EPSILON_UNDERFLOW,
+        Cause.PLATEAU,
+        Cause.UNDERFITTING,
+        Cause.VANISHING_GRADIENTS,
+        Cause.DOUBLE_SOFTMAX,
+        Cause.PRECISION_UNDERFLOW,
+    )
+    quiet_steps: ClassVar[int] = 100
+
+    least_steps: int = 100
+    warning_steps: int = 150
+    high: float = 0.4
+    shallow: float = 0.25
+
+    def init(self) -> SlowProgressState:
+        """Before the first step."""
+        return SlowProgressState()
+
+    def step(self, state: SlowProgressState, look: Look) -> tuple[SlowProgressState, Sequence[Sighting]]:
+        """Look at one more loss."""
+        picture = look.picture
+        if "loss" not in look.scene:
+            return state, ()
+        if picture.phase in (Phase.WARMUP, Phase.DECAY) or picture.lr_jumped:
+            # Another rate, another pace: start again where it settles.
+            return SlowProgressState(), ()
+        state = state._replace(course=state.course.extended(picture.loss))
+        if state.course.num_values < self.least_steps or not has_level(look) or picture.num_losses % 10:
+            return state, ()
+        descent = state.course.descent()
+        if descent is None or not descent.t < -4 or not 0.3 < descent.early_share < 0.65:
+            return state, ()
+        share, pace = left(picture), -100 * descent.slope / descent.first
+        if not share > self.high or pace > self.shallow:
+            return state, ()
+        short = picture.ratio < 1e-3 if np.isfinite(picture.ratio) else picture.grad_cosine > 0.5
+        slow = short and state.course.num_values >= self.warning_steps
+        message = (
+            f"loss falls by {pace:.2%} in 100 steps along a straight line, "
+            f"with {share:.0%} of it left after {picture.num_losses} steps"
+        )
+        evidence = [Evidence(tag="loss", step=picture.step, value=descent.last, expected=descent.first)]
+        if np.isfinite(picture.grad_cosine):
+            evidence.append(Evidence(tag="grad/cosine", step=picture.step, value=picture.grad_cosine, expected=0.0))
+        if np.isfinite(picture.ratio):
+            evidence.append(Evidence(tag="update/ratio", step=picture.step, value=picture.ratio, expected=1e-3))
+        severity = Severity.WARNING if slow else Severity.INFO
+        return state, (Sighting(severity, message, evidence=tuple(evidence), since=0),)

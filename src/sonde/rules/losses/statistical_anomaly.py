@@ -1,0 +1,84 @@
+"""LOS010 statistical-anomaly."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.core.records import Float64
+from sonde.rules.rule import Look, Sighting
+from sonde.signals.cusum import Cusum, CusumState, threshold_for
+from sonde.signals.forecast import Forecast, ForecastState
+
+_SERIES = ("loss", "grad/norm")
+_FORECAST = Forecast(warmup=100)
+_CUSUM = Cusum(threshold=threshold_for(0.01, 100_000 * len(_SERIES)), clip=4.0)
+
+
+class StatisticalAnomalyState(NamedTuple):
+    """The forecasts and the sums of what they missed."""
+
+    forecast: ForecastState
+    cusum: CusumState
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StatisticalAnomaly:
+    """A series leaves the band of its own forecast.
+
+    What it detects:
+        For the loss and the logarithm of the gradient norm: a two-sided CUSUM (k = 0.5,
+        residuals cut at ±4, so that one outlier is none) of the standardised one-step forecast errors, with the
+        threshold at which both together give 0.01 false alarms in 100,000 steps of normal noise. Values of a
+        step in which the rate jumped do not count. Information only.
+
+    Why it matters:
+        Something changed at that step, whatever it was: data, code path, numerics. It dates the onset of other
+        findings.
+
+    Evidence:
+        The series, its value and what was forecast.
+
+    What to do:
+        Look at what else changed at that step.
+
+    When it is wrong:
+        Series that wander (autocorrelation above 0.9) alarm more often than promised; so do sharp bends of healthy
+        learning curves.
+
+    References:
+        Page, Continuous inspection schemes, Biometrika 41, 1954.
+    """
+
+    code: ClassVar[str] = "LOS010"
+    name: ClassVar[str] = "statistical-anomaly"
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.DATA_DRIFT, Cause.LR_TOO_HIGH, Cause.BAD_BATCH)
+    quiet_steps: ClassVar[int] = 200
+
+    def init(self) -> StatisticalAnomalyState:
+        """Before the first step."""
+        return StatisticalAnomalyState(_FORECAST.init(len(_SERIES)), _CUSUM.init(len(_SERIES)))
+
+    def step(self, state: StatisticalAnomalyState, look: Look) -> tuple[StatisticalAnomalyState, Sequence[Sighting]]:
+        """Look at one more value of each series."""
+        raw = np.array([look.scene.value(tag) for tag in _SERIES])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            values = np.where(np.arange(len(_SERIES)) == 0, raw, np.log(raw))
+        forecast, out = _FORECAST.step(state.forecast, values)
+        z = np.where(look.picture.lr_jumped, np.nan, out.z)
+        cusum, sums = _CUSUM.step(state.cusum, z)
+        found = np.flatnonzero(sums.rose | sums.fell)
+        sightings = [self._sighting(int(i), raw, out.expected, bool(sums.rose[i]), look.scene.step) for i in found]
+        return StatisticalAnomalyState(forecast, cusum), sightings
+
+    def _sighting(self, i: int, raw: Float64, expected: Float64, rose: bool, step: int) -> Sighting:
+        usual = float(expected[i] if i == 0 else np.exp(expected[i]))
+        message = (
+            f"{_SERIES[i]} is persistently {'above' if rose else 'below'} its forecast: {raw[i]:.4g}, not {usual:.4g}"
+        )
+        evidence = Evidence(tag=_SERIES[i], step=step, value=float(raw[i]), expected=usual)
+        return Sighting(Severity.INFO, message, evidence=(evidence,))

@@ -1,0 +1,1 @@
+"""Rules about optimisers and their state: OPT."""

@@ -1,0 +1,97 @@
+"""OPT001 epsilon-underflow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.progress import is_stuck
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.tracking import spread
+
+
+class EpsilonUnderflowState(NamedTuple):
+    """Tensors below epsilon at their latest look, and since when there is one."""
+
+    below: tuple[str, ...] = ()
+    since: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EpsilonUnderflow:
+    """Adam's second moments have fallen to its epsilon, so that steps are no longer normalised.
+
+    What it detects:
+        The share of elements with √v̂ < ε, less those whose v is exactly zero (they never had a gradient), above
+        `share` in a tensor, at its latest look. Information where some tensors are so; a warning where most of those
+        looked at are, three at least or all of them, and the loss is stuck, or four fifths are and half of the loss is
+        left. Nothing where the loss is nearly gone.
+
+    Why it matters:
+        The step becomes η·m/ε, plain gradient descent with tiny gradients: nothing moves. Gradients that small come
+        from a loss scaled down, or from vanishing.
+
+    Evidence:
+        `adam/epsilon_share@…`, `adam/zero_share@…`, `update/ratio@…`.
+
+    What to do:
+        Set ε below the usual √v (a hundredth of the RMS gradient), or scale the loss up to order one.
+
+    When it is wrong:
+        A large ε on purpose (1e-3 in some vision recipes) makes Adam act like momentum; where that trains, it is
+        information.
+
+    References:
+        Molybog et al., A theory on Adam instability in large-scale machine learning, 2023.
+    """
+
+    code: ClassVar[str] = "OPT001"
+    name: ClassVar[str] = "epsilon-underflow"
+    needs: ClassVar[tuple[str, ...]] = ("adam/epsilon_share@",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.ADAM_EPSILON_UNDERFLOW,
+        Cause.VANISHING_GRADIENTS,
+        Cause.PRECISION_UNDERFLOW,
+        Cause.DEAD_UNITS,
+    )
+    quiet_steps: ClassVar[int] = 300
+
+    share: float = 0.5
+
+    def init(self) -> EpsilonUnderflowState:
+        """Before the first step."""
+        return EpsilonUnderflowState()
+
+    def step(self, state: EpsilonUnderflowState, look: Look) -> tuple[EpsilonUnderflowState, Sequence[Sighting]]:
+        """Look at the tensors whose turn it is, and at the loss when it can first be judged."""
+        latest = look.scenes.latest("adam/epsilon_share")
+        looked = look.scene.layers("adam/epsilon_share") is not None
+        judged = look.picture.num_losses >= 100 and look.picture.num_losses % 50 == 0
+        if latest is None or not (looked or judged) or look.picture.is_solved:
+            return state, ()
+        zeros = look.scenes.latest("adam/zero_share")
+        never = np.zeros(len(latest.names)) if zeros is None else np.nan_to_num(spread(zeros, latest.names))
+        with np.errstate(invalid="ignore"):
+            live = np.where(never < 1, (latest.values - never) / np.maximum(1 - never, 1e-9), 0.0)
+        below = tuple(name for name, share in zip(latest.names, live, strict=True) if share > self.share)
+        since = state.since if state.since >= 0 else look.scene.step
+        state = EpsilonUnderflowState(below, since if below else -1)
+        if not below:
+            return state, ()
+        most = len(below) > len(latest.names) / 2 and (len(below) >= 3 or len(below) == len(latest.names))
+        slow = look.picture.num_losses >= 100 and look.picture.progress < 0.5 and len(below) > 0.8 * len(latest.names)
+        severity = Severity.WARNING if most and (slow or is_stuck(look.picture)) else Severity.INFO
+        value = float(live[latest.names.index(below[0])])
+        message = (
+            f"√v is below Adam's ε in {value:.0%} of {below[0]}; so in {len(below)} of {len(latest.names)} tensors"
+        )
+        evidence = Evidence(
+            tag=f"adam/epsilon_share@{below[0]}",
+            step=look.scene.step,
+            value=float(latest.values[latest.names.index(below[0])]),
+            expected=0.0,
+        )
+        return state, (Sighting(severity, message, where=below, evidence=(evidence,), since=state.since),)

@@ -1,0 +1,98 @@
+"""OPT003 loss-scale-collapse."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+
+
+class LossScaleCollapseState(NamedTuple):
+    """The scale of the step before, the largest since the first search ended, and the steps of later falls."""
+
+    scale: float = float("nan")
+    settled: float = float("nan")
+    num_calm: int = 0
+    falls: tuple[int, ...] = ()
+    num_skipped: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossScaleCollapse:
+    """The gradient scaler lowers its scale again and again: gradients overflow whatever it does.
+
+    What it detects:
+        A scale below `least`: then not the scaled gradients overflow but the forward pass, or the gradient is not
+        finite at any scale; a warning at once, critical below 1e-3. And, once the first search is over (`calm` steps
+        without a skip), `falls` falls of the scale within `window` steps: a warning where the scale is a hundredth of
+        what it had settled at, else information. The first search itself is healthy.
+
+    Why it matters:
+        Each fall is a step that was not taken; a scale that goes to zero ends in gradients that underflow, and in a run
+        that takes no steps at all.
+
+    Evidence:
+        `amp/scale`, the events `skipped-step`.
+
+    What to do:
+        bf16 instead of fp16, or float32 for the module that overflows (`act/headroom@…` names it); clip; lower the
+        rate.
+
+    When it is wrong:
+        A scaler with an unusual growth interval may go up and down in rhythm; then it is information.
+
+    References:
+        Micikevicius et al., Mixed precision training, ICLR 2018.
+    """
+
+    code: ClassVar[str] = "OPT003"
+    name: ClassVar[str] = "loss-scale-collapse"
+    needs: ClassVar[tuple[str, ...]] = ("amp/scale",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.PRECISION_OVERFLOW,
+        Cause.EXPLODING_GRADIENTS,
+        Cause.NONFINITE_INPUT,
+        Cause.ACTIVATION_EXPLOSION,
+        Cause.LR_TOO_HIGH,
+    )
+    quiet_steps: ClassVar[int] = 200
+
+    least: float = 1.0
+    calm: int = 20
+    falls: int = 3
+    window: int = 200
+
+    def init(self) -> LossScaleCollapseState:
+        """Before the first step."""
+        return LossScaleCollapseState()
+
+    def step(self, state: LossScaleCollapseState, look: Look) -> tuple[LossScaleCollapseState, Sequence[Sighting]]:
+        """Look at one more step."""
+        scene = look.scene
+        skipped = sum(fact.kind == "skipped-step" for fact in scene.facts)
+        state = state._replace(num_skipped=state.num_skipped + skipped)
+        scale = scene.value("amp/scale")
+        if not np.isfinite(scale):
+            return state, ()
+        fell = scale < state.scale
+        calm = 0 if fell or skipped else state.num_calm + 1
+        searched = np.isfinite(state.settled)
+        settled = float(np.fmax(state.settled, scale)) if searched or calm >= self.calm else float("nan")
+        recent = tuple(step for step in state.falls if scene.step - step < self.window)
+        if searched and fell:
+            recent = (*recent, scene.step)[-16:]
+        state = state._replace(scale=scale, settled=settled, num_calm=calm, falls=recent)
+        low, again = scale < self.least, searched and fell and len(recent) >= self.falls
+        if not (low or again):
+            return state, ()
+        bad = low or scale <= 0.01 * settled
+        severity = Severity.CRITICAL if scale < 1e-3 * self.least else Severity.WARNING if bad else Severity.INFO
+        message = f"loss scale {scale:.3g} after {state.num_skipped} skipped steps"
+        message += f", {len(recent)} falls within {self.window} steps" if again else ""
+        expected = settled if np.isfinite(settled) else 65536.0
+        evidence = Evidence(tag="amp/scale", step=scene.step, value=scale, expected=expected)
+        return state, (Sighting(severity, message, evidence=(evidence,), since=recent[0] if recent else None),)

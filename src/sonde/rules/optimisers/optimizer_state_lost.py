@@ -1,0 +1,140 @@
+"""OPT004 optimizer-state-lost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.tracking import spread
+
+_RESUMES = frozenset({"resumed", "branch", "restored"})
+
+
+class OptimizerStateLostState(NamedTuple):
+    """What Adam's untouched shares and the schedule were before, and the moment under suspicion."""
+
+    shares: tuple[tuple[str, float], ...] = ()
+    first_lr: float = float("nan")
+    lr: float = float("nan")
+    changed: bool = False
+    jump_step: int = -1
+    usual_loss: float = float("nan")
+    num_constant: int = 0
+    resumed_step: int = -1
+    ratios: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OptimizerStateLost:
+    """The optimiser begins anew in the middle of a training.
+
+    What it detects:
+        Any of these. (1) The share of a tensor's elements whose second moment is exactly zero *rises* by more than
+        `share`: in a training that goes on it can only fall. (2) The learning rate, after a schedule had brought it to
+        less than half, leaps back to exactly its first value, does not move for `patience` steps, and the loss rises
+        above its usual band: the scheduler was lost as well. (3) After an event that says that the run was resumed, the
+        update ratio of a tensor is more than `jump` times what it was, at the same rate. All are warnings.
+
+    Why it matters:
+        Adam's first steps after that are of full size in every direction; what the last steps refined is thrown about.
+
+    Evidence:
+        `adam/zero_share@…`, `lr`, `update/ratio@…`, `loss`.
+
+    What to do:
+        Save and load `optimizer.state_dict()`, and that of the scheduler and the scaler, with the model; go back to the
+        checkpoint. Without one, warm the rate up again over a few hundred steps.
+
+    When it is wrong:
+        A cosine schedule with restarts leaps to its first rate too, but goes on to fall; a second stage of training
+        with a new optimiser is meant.
+
+    References:
+        FAULTS.md, real silent errors: optimiser state lost on resume.
+    """
+
+    code: ClassVar[str] = "OPT004"
+    name: ClassVar[str] = "optimizer-state-lost"
+    needs: ClassVar[tuple[str, ...]] = ("lr", "adam/zero_share@")
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.OPTIMIZER_STATE_LOST, Cause.SCHEDULE_MISAPPLIED, Cause.LR_SPIKE)
+    quiet_steps: ClassVar[int] = 500
+
+    share: float = 0.05
+    patience: int = 20
+    jump: float = 5.0
+
+    def init(self) -> OptimizerStateLostState:
+        """Before the first step."""
+        return OptimizerStateLostState()
+
+    def step(self, state: OptimizerStateLostState, look: Look) -> tuple[OptimizerStateLostState, Sequence[Sighting]]:
+        """Look at one more step."""
+        seen: list[Sighting] = []
+        state = self._moments(state, look, seen)
+        state = self._schedule(state, look, seen)
+        state = self._ratios(state, look, seen)
+        return state, seen
+
+    def _moments(self, state: OptimizerStateLostState, look: Look, seen: list[Sighting]) -> OptimizerStateLostState:
+        layers = look.scene.layers("adam/zero_share")
+        if layers is None:
+            return state
+        known = dict(state.shares)
+        for name, value in zip(layers.names, layers.values.tolist(), strict=True):
+            before = known.get(name, value)
+            if value > before + self.share:
+                message = f"{value:.0%} of {name} have no second moment, before {before:.0%}: the state began anew"
+                evidence = Evidence(tag=f"adam/zero_share@{name}", step=look.scene.step, value=value, expected=before)
+                since = state.jump_step if state.jump_step >= 0 else None
+                seen.append(Sighting(Severity.WARNING, message, where=(name,), evidence=(evidence,), since=since))
+            known[name] = value
+        return state._replace(shares=tuple(known.items()))
+
+    def _schedule(self, state: OptimizerStateLostState, look: Look, seen: list[Sighting]) -> OptimizerStateLostState:
+        picture, lr = look.picture, look.scene.value("lr")
+        if not lr > 0:
+            return state
+        if not state.first_lr > 0:
+            return state._replace(first_lr=lr, lr=lr)
+        back = abs(lr - state.first_lr) < 1e-6 * lr and state.lr < 0.5 * state.first_lr
+        if back:
+            state = state._replace(jump_step=picture.step, usual_loss=picture.loss_smooth, num_constant=0)
+        elif state.jump_step >= 0:
+            still = abs(lr - state.lr) < 1e-6 * lr
+            state = state._replace(num_constant=state.num_constant + 1) if still else state._replace(jump_step=-1)
+        state = state._replace(lr=lr)
+        worse = picture.loss_smooth > 1.2 * state.usual_loss > 0
+        if state.jump_step >= 0 and state.num_constant == self.patience and worse:
+            message = (
+                f"the learning rate leapt back to its first value {lr:.3g} and stays there; "
+                f"the loss rose from {state.usual_loss:.3g} to {picture.loss_smooth:.3g}"
+            )
+            evidence = Evidence(tag="lr", step=state.jump_step, value=lr)
+            seen.append(Sighting(Severity.WARNING, message, evidence=(evidence,), since=state.jump_step))
+        return state
+
+    def _ratios(self, state: OptimizerStateLostState, look: Look, seen: list[Sighting]) -> OptimizerStateLostState:
+        if any(fact.kind in _RESUMES for fact in look.scene.facts):
+            latest = look.scenes.latest("update/ratio")
+            known = () if latest is None else tuple(zip(latest.names, latest.values.tolist(), strict=True))
+            state = state._replace(resumed_step=look.scene.step, ratios=known)
+        layers = look.scene.layers("update/ratio")
+        if layers is None or state.resumed_step < 0 or look.scene.step - state.resumed_step > 20:
+            return state
+        before = dict(state.ratios)
+        values = spread(layers, tuple(before))
+        for name, value in zip(before, values.tolist(), strict=True):
+            if np.isfinite(value) and value > self.jump * before[name] > 0:
+                message = (
+                    f"since the run was resumed {name} changes by {value:.2g} a step, before by {before[name]:.2g}"
+                )
+                evidence = Evidence(
+                    tag=f"update/ratio@{name}", step=look.scene.step, value=value, expected=before[name]
+                )
+                since = state.resumed_step
+                seen.append(Sighting(Severity.WARNING, message, where=(name,), evidence=(evidence,), since=since))
+        return state

@@ -1,0 +1,74 @@
+"""OPT002 second-moment-behind."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+
+
+class SecondMomentBehindState(NamedTuple):
+    """The last step with one."""
+
+    step: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SecondMomentBehind:
+    """Gradients have outgrown what Adam remembers of them.
+
+    What it detects:
+        Mean g²/mean v̂ above `ratio` in a tensor, after the first `first_steps` steps, in which v̂ is of high variance.
+        Information: the earliest sign of a loss spike that is known, one to eight steps ahead. With one look at a
+        tensor every 100 steps most are missed.
+
+    Why it matters:
+        v too small for g makes a step larger than the rate means.
+
+    Evidence:
+        `adam/v_ratio@…`.
+
+    What to do:
+        Lower β₂ (0.95), clip updates (StableAdamW divides the rate by max(1, √ratio)), lengthen the warmup.
+
+    When it is wrong:
+        Rows of embeddings and experts that were not used for long come back with such ratios; tiny batches scatter.
+
+    References:
+        Wortsman et al., Stable and low-precision training for large-scale vision-language models, NeurIPS 2023.
+    """
+
+    code: ClassVar[str] = "OPT002"
+    name: ClassVar[str] = "second-moment-behind"
+    needs: ClassVar[tuple[str, ...]] = ("adam/v_ratio@",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.BAD_BATCH,
+        Cause.WARMUP_TOO_SHORT,
+        Cause.LR_TOO_HIGH,
+        Cause.EXPLODING_GRADIENTS,
+        Cause.OPTIMIZER_STATE_LOST,
+    )
+    quiet_steps: ClassVar[int] = 100
+
+    ratio: float = 10.0
+    first_steps: int = 20
+
+    def init(self) -> SecondMomentBehindState:
+        """Before the first step."""
+        return SecondMomentBehindState()
+
+    def step(self, state: SecondMomentBehindState, look: Look) -> tuple[SecondMomentBehindState, Sequence[Sighting]]:
+        """Look at the tensors whose turn it is."""
+        layers = look.scene.layers("adam/v_ratio")
+        if layers is None or look.scene.step <= self.first_steps:
+            return state, ()
+        found = [(value, name) for name, value in zip(*layers[:2], strict=True) if value > self.ratio]
+        if not found:
+            return state, ()
+        value, name = max(found)
+        message = f"the squared gradient of {name} is {value:.3g} times what Adam remembers"
+        evidence = Evidence(tag=f"adam/v_ratio@{name}", step=look.scene.step, value=float(value), expected=1.0)
+        sighting = Sighting(Severity.INFO, message, where=tuple(n for _, n in found), evidence=(evidence,))
+        return SecondMomentBehindState(look.scene.step), (sighting,)

@@ -1,0 +1,80 @@
+"""OPT005 second-moment-health."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+
+
+class SecondMomentHealthState(NamedTuple):
+    """Looks in a row with the same trouble."""
+
+    num_looks: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SecondMomentHealth:
+    """Adam's second moments do not fit the gradients of most tensors.
+
+    What it detects:
+        Over the latest look at every tensor, after 100 steps: the median of mean g²/mean v̂ outside [1/`factor`,
+        `factor`], or more than `share` of a tensor's second moments exactly zero in most tensors, at three looks in a
+        row. Always information.
+
+    Why it matters:
+        Far below 1 the memory is of larger gradients than there are now: steps are too small for a while, as after a
+        spike. Far above, they are too large. Zeros are elements that never had a gradient: dead units, unused rows.
+
+    Evidence:
+        `adam/v_ratio@…`, `adam/zero_share@…`.
+
+    What to do:
+        After a spike, wait 1/(1 − β₂) steps or lower β₂. For zeros look at dead units.
+
+    When it is wrong:
+        Gradients that shrink quickly, as in a task that is being solved, have ratios far below 1.
+
+    References:
+        Kingma and Ba, Adam, ICLR 2015.
+    """
+
+    code: ClassVar[str] = "OPT005"
+    name: ClassVar[str] = "second-moment-health"
+    needs: ClassVar[tuple[str, ...]] = ("adam/v_ratio@",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.DEAD_UNITS,
+        Cause.LR_SPIKE,
+        Cause.EXPLODING_GRADIENTS,
+        Cause.BAD_BATCH,
+    )
+    quiet_steps: ClassVar[int] = 300
+
+    factor: float = 30.0
+    share: float = 0.5
+
+    def init(self) -> SecondMomentHealthState:
+        """Before the first step."""
+        return SecondMomentHealthState()
+
+    def step(self, state: SecondMomentHealthState, look: Look) -> tuple[SecondMomentHealthState, Sequence[Sighting]]:
+        """Look at the tensors whose turn it is."""
+        ratios, zeros = look.scenes.latest("adam/v_ratio"), look.scenes.latest("adam/zero_share")
+        if look.scene.layers("adam/v_ratio") is None or ratios is None or look.scene.step <= 100:
+            return state, ()
+        ratio = float(np.nanmedian(ratios.values)) if np.isfinite(ratios.values).any() else float("nan")
+        zero = 0.0 if zeros is None else float(np.nanmedian(zeros.values))
+        off = bool(ratio > self.factor or ratio < 1 / self.factor)
+        state = SecondMomentHealthState(state.num_looks + 1 if off or zero > self.share else 0)
+        if state.num_looks < 3:
+            return state, ()
+        message = f"squared gradients are {ratio:.2g} times Adam's memory of them (median over tensors)"
+        if not off:
+            message = f"{zero:.0%} of Adam's second moments are exactly zero (median over tensors)"
+        name = ratios.names[0]
+        evidence = Evidence(tag=f"adam/v_ratio@{name}", step=look.scene.step, value=ratio, expected=1.0)
+        return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

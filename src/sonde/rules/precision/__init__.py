@@ -1,0 +1,1 @@
+"""Rules about number formats: NUM."""

@@ -1,0 +1,1 @@
+"""Rules about several processes that train together: DST."""

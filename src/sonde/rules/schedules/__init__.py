@@ -1,0 +1,1 @@
+"""Rules about the learning-rate schedule: SCH."""

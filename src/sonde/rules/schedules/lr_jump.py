@@ -1,0 +1,110 @@
+"""SCH001 lr-jump."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.levels import has_level
+from sonde.rules.rule import Look, Sighting
+
+
+class LrJumpState(NamedTuple):
+    """The rate and the highest one before this step, and the latest jump with what was usual before it."""
+
+    lr: float = float("nan")
+    peak: float = float("nan")
+    at: int = -1
+    before: float = float("nan")
+    after: float = float("nan")
+    peak_before: float = float("nan")
+    loss: float = float("nan")
+    scale: float = float("nan")
+    num_worse: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LrJump:
+    """The learning rate leaps from one step to the next.
+
+    What it detects:
+        A change by more than 5% that is not part of a ramp. Information as such: schedules in steps and restarts do
+        that. A warning where the rate leapt to more than `factor` times the highest one before and, within `reach`
+        steps, two losses were `score` robust deviations and 20% above what was usual before. What goes up to where it
+        had been before is a restart, and stays information.
+
+    Why it matters:
+        A few steps at a rate that is far too high undo a run: units die, moments are spoilt, the loss does not come
+        back.
+
+    Evidence:
+        `lr` before and after, `loss` before and after.
+
+    What to do:
+        Find the line that sets the rate. Go back to the checkpoint before the jump; the optimiser's state is spoilt
+        too.
+
+    When it is wrong:
+        A rate that is raised by hand, with reason, to a new level, and a loss that rises for another reason at that
+        time.
+
+    References:
+        Loshchilov and Hutter, SGDR, ICLR 2017 (restarts, which are healthy).
+    """
+
+    code: ClassVar[str] = "SCH001"
+    name: ClassVar[str] = "lr-jump"
+    needs: ClassVar[tuple[str, ...]] = ("lr",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.LR_SPIKE, Cause.SCHEDULE_MISAPPLIED, Cause.LR_TOO_HIGH)
+    quiet_steps: ClassVar[int] = 50
+
+    factor: float = 2.0
+    score: float = 6.0
+    reach: int = 20
+
+    def init(self) -> LrJumpState:
+        """Before the first step."""
+        return LrJumpState()
+
+    def step(self, state: LrJumpState, look: Look) -> tuple[LrJumpState, Sequence[Sighting]]:
+        """Look at one more rate."""
+        picture = look.picture
+        if "lr" not in look.scene:
+            return state, ()
+        sightings: list[Sighting] = []
+        if picture.lr_jumped:
+            worse = state.num_worse if state.at >= 0 and picture.step - state.at <= self.reach else 0
+            if not (worse and picture.lr < state.after):  # the way down belongs to the jump up
+                state = state._replace(
+                    at=picture.step,
+                    before=state.lr,
+                    after=picture.lr,
+                    peak_before=state.peak,
+                    loss=picture.loss_median,
+                    scale=picture.loss_scale,
+                    num_worse=0,
+                )
+            sightings.append(self._sighting(Severity.INFO, state.lr, picture.lr, look))
+        up = state.after > self.factor * state.peak_before
+        if state.at >= 0 and picture.step - state.at <= self.reach and up and has_level(look):
+            rise = picture.loss - state.loss
+            if not np.isfinite(picture.loss) or rise > max(self.score * state.scale, 0.2 * abs(state.loss)):
+                state = state._replace(num_worse=state.num_worse + 1)
+            if state.num_worse >= 2:
+                sightings = [self._sighting(Severity.WARNING, state.before, state.after, look, state)]
+        peak = float(np.fmax(state.peak, picture.lr))
+        return state._replace(lr=picture.lr, peak=peak), sightings
+
+    def _sighting(
+        self, severity: Severity, before: float, after: float, look: Look, state: LrJumpState | None = None
+    ) -> Sighting:
+        step = look.picture.step if state is None else state.at
+        message = f"learning rate jumps from {before:.3g} to {after:.3g} at step {step}"
+        evidence = [Evidence(tag="lr", step=step, value=after, expected=before)]
+        if state is not None:
+            message += f", and the loss from {state.loss:.4g} to {look.picture.loss:.4g}"
+            evidence.append(Evidence(tag="loss", step=look.picture.step, value=look.picture.loss, expected=state.loss))
+        return Sighting(severity, message, evidence=tuple(evidence), since=step)

@@ -1,0 +1,67 @@
+"""SCH003 lr-never-decayed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+
+
+class LrNeverDecayedState(NamedTuple):
+    """Nothing is remembered beyond the picture."""
+
+    num_still: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LrNeverDecayed:
+    """The learning rate has stayed at its peak, and the loss has stopped.
+
+    What it detects:
+        After `least_steps` steps the rate is still at 95% of its peak or more, while for 50 steps the loss has not
+        fallen beyond its noise and is not solved. Information only.
+
+    Why it matters:
+        At a constant rate the loss ends at a floor that is made by the noise of the steps; decaying the rate lowers it.
+
+    Evidence:
+        `lr` against its peak.
+
+    What to do:
+        Let the rate fall to zero, as a cosine or a line, over the last part of the run.
+
+    When it is wrong:
+        The decay may be planned for later: the end of a run is not known beforehand.
+
+    References:
+        Hägele et al., Scaling laws and compute-optimal training beyond fixed training durations, 2024.
+    """
+
+    code: ClassVar[str] = "SCH003"
+    name: ClassVar[str] = "lr-never-decayed"
+    needs: ClassVar[tuple[str, ...]] = ("lr", "loss")
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.MISSING_LR_DECAY, Cause.LR_TOO_HIGH)
+    quiet_steps: ClassVar[int] = 100
+
+    least_steps: int = 200
+
+    def init(self) -> LrNeverDecayedState:
+        """Before the first step."""
+        return LrNeverDecayedState()
+
+    def step(self, state: LrNeverDecayedState, look: Look) -> tuple[LrNeverDecayedState, Sequence[Sighting]]:
+        """Look at one more step."""
+        picture = look.picture
+        if "lr" not in look.scene:
+            return state, ()
+        still = picture.lr >= 0.95 * picture.lr_peak > 0 and picture.improvement_z < 2
+        state = LrNeverDecayedState(state.num_still + 1 if still else max(0, state.num_still - 2))
+        if state.num_still < 50 or picture.num_losses < self.least_steps:
+            return state, ()
+        message = (
+            f"learning rate {picture.lr:.3g} is at its peak after {picture.num_losses} steps, and the loss has stopped"
+        )
+        evidence = (Evidence(tag="lr", step=picture.step, value=picture.lr, expected=picture.lr_peak),)
+        return state, (Sighting(Severity.INFO, message, evidence=evidence),)

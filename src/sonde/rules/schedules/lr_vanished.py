@@ -1,0 +1,111 @@
+"""SCH002 lr-vanished."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.levels import has_level, left
+from sonde.rules.rule import Look, Sighting
+
+_MOST_MARKS = 24
+
+
+class LrVanishedState(NamedTuple):
+    """The sum of rates so far, the loss at marks of it, and when the rate was gone."""
+
+    travelled: float = 0.0
+    marks: tuple[tuple[float, float], ...] = ()
+    """(sum of rates, smoothed loss), each sum at least a tenth above the one before."""
+    gone: int = -1
+    falling: float = float("nan")
+    """The relative fall of the loss over the last third of the way, when the rate was gone."""
+    share: float = float("nan")
+    """What was left of the loss then."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LrVanished:
+    """The learning rate is gone while there was still much to learn.
+
+    What it detects:
+        The rate falls below `gone` of its peak. The way travelled so far is measured as τ = Σ η, since a decaying rate
+        slows the clock: if over the last third of τ the loss still fell by `least_fall` of what was then left, it was
+        falling well. Information at once; a warning if more than `high` of the loss is left and training goes on for
+        longer than any ordinary schedule does at its end: 30 steps and an eighth of the steps before (a cosine spends
+        7% there, a line 1%).
+
+    Why it matters:
+        All further steps change nothing.
+
+    Evidence:
+        `lr` against its peak; the slope of `loss` before the decay.
+
+    What to do:
+        Stretch the schedule to the length of the run, or end it at a tenth of the peak. Check whether the scheduler is
+        stepped per batch or per epoch.
+
+    When it is wrong:
+        A rate of zero on purpose (frozen phases, evaluation runs). A run stopped soon after its schedule's end is only
+        information.
+
+    References:
+        Loshchilov and Hutter, SGDR, ICLR 2017. Hoffmann et al., Training compute-optimal large language models, 2022
+        (a schedule must be as long as the run).
+    """
+
+    code: ClassVar[str] = "SCH002"
+    name: ClassVar[str] = "lr-vanished"
+    needs: ClassVar[tuple[str, ...]] = ("lr", "loss")
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.SCHEDULE_DECAYS_TOO_FAST, Cause.SCHEDULE_MISAPPLIED)
+    quiet_steps: ClassVar[int] = 50
+
+    gone: float = 0.01
+    least_fall: float = 0.05
+    high: float = 0.1
+
+    def init(self) -> LrVanishedState:
+        """Before the first step."""
+        return LrVanishedState()
+
+    def step(self, state: LrVanishedState, look: Look) -> tuple[LrVanishedState, Sequence[Sighting]]:
+        """Look at one more rate."""
+        picture = look.picture
+        if "lr" not in look.scene or not picture.lr_peak > 0:
+            return state, ()
+        travelled = state.travelled + picture.lr
+        state = state._replace(travelled=travelled)
+        if picture.lr >= self.gone * picture.lr_peak:
+            if np.isfinite(picture.loss_smooth) and (not state.marks or travelled > 1.1 * state.marks[-1][0]):
+                state = state._replace(marks=(*state.marks, (travelled, picture.loss_smooth))[-_MOST_MARKS:])
+            return state._replace(gone=-1), ()
+        rose = (
+            picture.num_losses > 1 and picture.lr_peak > 0 and state.marks
+        )  # a warmup that starts at zero has no peak yet
+        if not rose or not has_level(look):
+            return state, ()
+        if state.gone < 0:
+            state = state._replace(gone=picture.step, falling=self._fall(state, look), share=left(picture))
+        if not state.falling > self.least_fall:
+            return state, ()
+        idle = picture.step - state.gone
+        lasting = idle > max(30, state.gone / 8) and state.share > self.high
+        message = (
+            f"learning rate {picture.lr:.3g} has been below {self.gone:.0%} of its peak {picture.lr_peak:.3g} "
+            f"since step {state.gone}, where the loss still fell ({state.falling:.0%} over the last third of the way)"
+        )
+        evidence = (
+            Evidence(tag="lr", step=picture.step, value=picture.lr, expected=picture.lr_peak),
+            Evidence(tag="loss", step=picture.step, value=picture.loss_smooth),
+        )
+        severity = Severity.WARNING if lasting and not picture.is_falling else Severity.INFO
+        return state, (Sighting(severity, message, evidence=evidence, since=state.gone),)
+
+    def _fall(self, state: LrVanishedState, look: Look) -> float:
+        """How much the loss fell over the last third of the way, relative to what is left of it."""
+        before = [loss for way, loss in state.marks if way <= 2 / 3 * state.travelled]
+        now = look.picture.loss_smooth
+        return (before[-1] - now) / now if before and now > 0 else float("nan")

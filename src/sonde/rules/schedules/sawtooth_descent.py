@@ -1,0 +1,73 @@
+"""SCH006 sawtooth-descent."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.levels import has_level
+from sonde.rules.rule import Look, Sighting
+from sonde.signals.oscillation import Oscillation, OscillationState
+
+_OSCILLATION = Oscillation(window=128, min_values=64)
+
+
+class SawtoothDescentState(NamedTuple):
+    """The last losses, smoothed over five."""
+
+    window: OscillationState
+    last: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SawtoothDescent:
+    """The loss comes down in spikes: many small falls, few great rises.
+
+    What it detects:
+        Over 128 losses, each the median of five, the mean rise exceeds the mean fall threefold and at least `teeth`
+        rises are more than three mean falls. Information only.
+
+    Why it matters:
+        Something resets progress again and again: restarts of the rate, borders of epochs, rare batches.
+
+    Evidence:
+        `loss`.
+
+    What to do:
+        Compare the teeth with `epoch`, `lr` and `batch/*`: what has the same period is the reason.
+
+    When it is wrong:
+        Restarts and epochs' borders saw in healthy runs as well.
+
+    References:
+        Loshchilov and Hutter, SGDR, ICLR 2017.
+    """
+
+    code: ClassVar[str] = "SCH006"
+    name: ClassVar[str] = "sawtooth-descent"
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.LR_TOO_HIGH, Cause.BAD_BATCH, Cause.MISSING_CLIPPING)
+    quiet_steps: ClassVar[int] = 200
+
+    teeth: int = 3
+
+    def init(self) -> SawtoothDescentState:
+        """Before the first step."""
+        return SawtoothDescentState(_OSCILLATION.init(1))
+
+    def step(self, state: SawtoothDescentState, look: Look) -> tuple[SawtoothDescentState, Sequence[Sighting]]:
+        """Look at one more loss."""
+        loss = look.scene.value("loss")
+        if not np.isfinite(loss):
+            return state, ()
+        last = (*state.last, loss)[-5:]
+        window, out = _OSCILLATION.step(state.window, np.array([np.median(last)]))
+        state = SawtoothDescentState(window, last)
+        if not (out.sawtooth[0] > 0.5 and out.num_teeth[0] >= self.teeth and has_level(look)):
+            return state, ()
+        message = f"loss comes down in spikes: {out.num_teeth[0]} great rises among many small falls in 128 steps"
+        evidence = (Evidence(tag="loss", step=look.picture.step, value=loss, expected=look.picture.loss_median),)
+        return state, (Sighting(Severity.INFO, message, evidence=evidence),)

@@ -1,0 +1,54 @@
+"""A fact that preflight said once and that holds from then on."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sonde.rules.rule import Look
+
+
+class Standing(NamedTuple):
+    """A fact, in plain values; there is none yet where `since` is negative.
+
+    Attributes:
+        since: The step at which it was said.
+        where: Names of parameters or modules.
+        num: How many there are, those that are not named too.
+        value: Its number; NaN where it has none.
+        line: Of the user's code, such as `train.py:42`; empty where it is not known.
+        more: What else it says, as pairs.
+    """
+
+    since: int = -1
+    where: tuple[str, ...] = ()
+    num: int = 0
+    value: float = float("nan")
+    line: str = ""
+    more: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def at(self) -> str:
+        """` (train.py:42)`, or nothing."""
+        return f" ({self.line})" if self.line else ""
+
+    def get(self, key: str) -> float:
+        """Another number of the fact; NaN where it has none such."""
+        value = dict(self.more).get(key)
+        return float(value) if isinstance(value, int | float) else float("nan")
+
+
+def stand(state: Standing, look: Look, *checks: str) -> Standing:
+    """The fact as it was, or the first of this step that comes of one of the checks."""
+    if state.since >= 0:
+        return state
+    for fact in look.scene.facts:
+        if fact.kind == "preflight" and fact.data.get("check") in checks:
+            return _standing(look.scene.step, fact.data)
+    return state
+
+
+def _standing(step: int, data: Mapping[str, Any]) -> Standing:
+    where, value = tuple(map(str, data.get("where") or ())), data.get("value")
+    known = ("where", "num", "value", "line")
+    more = tuple((key, item) for key, item in sorted(data.items()) if key not in known)
+    number = float(value) if isinstance(value, int | float) else float("nan")
+    return Standing(step, where, int(data.get("num") or len(where)), number, str(data.get("line") or ""), more)

@@ -1,0 +1,1 @@
+"""Rules about time, memory and the watching itself: SYS."""

@@ -1,0 +1,101 @@
+"""SYS003 data-bound."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+
+
+class DataBoundState(NamedTuple):
+    """Seconds waited for data and seconds altogether, of each of the last steps."""
+
+    waits: tuple[float, ...] = ()
+    totals: tuple[float, ...] = ()
+    num_seen: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataBound:
+    """Training waits for its data.
+
+    What it detects:
+        Over the last `window` steps more than `least_share` of the time went into waiting for the next batch, and at
+        least `least_s` seconds a step. It is a warning where nearly every step waits as long (so the tenth of the waits
+        that is shortest makes up that share of the shortest steps), or where waits come in at least three bursts at
+        even distances; else it is information. The first ten steps do not count, and no single wait for more than a
+        quarter of all: the pause of an epoch is no stall.
+
+    Why it matters:
+        The device idles for that share of the time.
+
+    Evidence:
+        `time/data` against `time/step`; whether the wait comes at every step or in bursts.
+
+    What to do:
+        Give the loader more workers, have it prefetch, decode once and store the result. Bursts with a period mean that
+        the workers fall behind: their number, or the size of a chunk.
+
+    When it is wrong:
+        Tiny models spend most of a very short step on anything but computing: below `least_s` nothing is said. Only
+        loaders that go through `watch.data` are seen.
+
+    References:
+        Mohan et al., Analyzing and mitigating data stalls in DNN training, VLDB 2021.
+    """
+
+    code: ClassVar[str] = "SYS003"
+    name: ClassVar[str] = "data-bound"
+    needs: ClassVar[tuple[str, ...]] = ("time/data", "time/step")
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.DATA_STALL,)
+    quiet_steps: ClassVar[int] = 60
+
+    window: int = 60
+    least_share: float = 0.5
+    least_s: float = 0.005
+
+    def init(self) -> DataBoundState:
+        """Before the first step."""
+        return DataBoundState()
+
+    def step(self, state: DataBoundState, look: Look) -> tuple[DataBoundState, Sequence[Sighting]]:
+        """Look at the waiting of one more step."""
+        wait, total = look.scene.value("time/data"), look.scene.value("time/step")
+        if not (np.isfinite(wait) and np.isfinite(total) and total > 0):
+            return state, ()
+        num = state.num_seen + 1
+        if num <= 10:
+            return state._replace(num_seen=num), ()
+        waits, totals = (*state.waits, wait)[-self.window :], (*state.totals, total)[-self.window :]
+        state = DataBoundState(waits, totals, num)
+        if len(waits) < self.window:
+            return state, ()
+        waited = np.array(waits)
+        rest = np.sum(totals) - np.sum(waited)
+        waited = np.minimum(waited, np.sum(waited) / 4)
+        share, mean = float(np.sum(waited) / (np.sum(waited) + rest)), float(np.mean(waited))
+        if share < self.least_share or mean < self.least_s:
+            return state, ()
+        shortest = float(np.quantile(waits, 0.1))
+        steady = shortest > max(self.least_share * float(np.quantile(totals, 0.1)), self.least_s)
+        bursts = np.flatnonzero(waited > 3 * mean)
+        gaps = np.diff(bursts)
+        periodic = len(gaps) >= 2 and gaps.min() > 1 and np.ptp(gaps) <= max(1.0, 0.2 * float(np.median(gaps)))
+        how = (
+            "at every step"
+            if steady
+            else f"in bursts {np.median(gaps):.0f} steps apart"
+            if periodic
+            else "now and then"
+        )
+        message = f"{share:.0%} of the time is spent waiting for data, {1e3 * mean:.3g} ms a step, {how}"
+        evidence = (
+            Evidence(tag="time/data", step=look.scene.step, value=mean),
+            Evidence(tag="time/step", step=look.scene.step, value=float(np.mean(totals))),
+        )
+        severity = Severity.WARNING if steady or periodic else Severity.INFO
+        return state, (Sighting(severity, message, evidence=evidence),)

@@ -1,0 +1,65 @@
+"""SYS005 memory-near-limit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+
+
+class MemoryNearLimitState(NamedTuple):
+    """How many readings in a row were near the limit."""
+
+    num_high: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryNearLimit:
+    """The GPU's memory is nearly used up by tensors.
+
+    What it detects:
+        The most that tensors occupied, `memory/peak`, is above `limit` of `memory/total`, in two readings in a row.
+        What torch holds in stock does not count: it can be given back.
+
+    Why it matters:
+        A batch that is a little larger ends the run.
+
+    Evidence:
+        `memory/peak` against `memory/total`.
+
+    What to do:
+        A smaller micro-batch with more accumulation, activation checkpointing, bf16, or an optimiser with less state.
+
+    When it is wrong:
+        Where all batches have one size and the peak was reached long ago, nothing will happen. A peak from before the
+        watching began counts too.
+
+    References:
+        PyTorch documentation, CUDA semantics, section memory management.
+    """
+
+    code: ClassVar[str] = "SYS005"
+    name: ClassVar[str] = "memory-near-limit"
+    needs: ClassVar[tuple[str, ...]] = ("memory/peak", "memory/total")
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.MEMORY_NEAR_LIMIT, Cause.MEMORY_LEAK)
+    quiet_steps: ClassVar[int] = 300
+
+    limit: float = 0.95
+
+    def init(self) -> MemoryNearLimitState:
+        """Before the first step."""
+        return MemoryNearLimitState()
+
+    def step(self, state: MemoryNearLimitState, look: Look) -> tuple[MemoryNearLimitState, Sequence[Sighting]]:
+        """Look at the memory of one more step, where it was measured."""
+        peak, total = look.scene.value("memory/peak"), look.scene.value("memory/total")
+        if not total > 0 or not peak > 0:
+            return state, ()
+        num = state.num_high + 1 if peak > self.limit * total else 0
+        if num < 2:
+            return MemoryNearLimitState(num), ()
+        message = f"tensors have taken {peak / total:.1%} of the GPU's {total / 2**30:.3g} GiB"
+        evidence = Evidence(tag="memory/peak", step=look.scene.step, value=peak, expected=self.limit * total)
+        return MemoryNearLimitState(num), (Sighting(Severity.WARNING, message, evidence=(evidence,)),)

@@ -1,0 +1,91 @@
+"""SYS002 step-time-grows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+
+_MOST_BLOCKS = 48
+
+
+class StepTimeGrowsState(NamedTuple):
+    """Times of the block that is under way, and the shortest of each block before it."""
+
+    width: int = 24
+    values: tuple[float, ...] = ()
+    shortest: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepTimeGrows:
+    """Steps take longer and longer.
+
+    What it detects:
+        Over blocks of 24 steps (longer ones in long runs), of each of which the shortest step counts: the rank
+        correlation with time is above `correlation`, and the last quarter of the blocks takes `growth` times as
+        long as the first. Ten blocks at least; the first one is left out.
+
+    Why it matters:
+        Something piles up: hooks that are registered again and again, a list that is walked at every step, a graph that
+        is kept, a cache that only grows. It does not stop by itself.
+
+    Evidence:
+        `time/step` over the run.
+
+    What to do:
+        See which part grows (`time/data`, `time/forward`, `time/backward`), and what is added to in the loop: hooks,
+        lists of tensors, metrics with a history.
+
+    When it is wrong:
+        Sequences or pictures that grow on purpose. Throttling and other work on the machine look the same where they
+        come gradually.
+
+    References:
+        Spearman, The proof and measurement of association between two things, 1904.
+    """
+
+    code: ClassVar[str] = "SYS002"
+    name: ClassVar[str] = "step-time-grows"
+    needs: ClassVar[tuple[str, ...]] = ("time/step",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.SLOWDOWN, Cause.MEMORY_LEAK)
+    quiet_steps: ClassVar[int] = 100
+
+    correlation: float = 0.75
+    growth: float = 1.6
+
+    def init(self) -> StepTimeGrowsState:
+        """Before the first step."""
+        return StepTimeGrowsState()
+
+    def step(self, state: StepTimeGrowsState, look: Look) -> tuple[StepTimeGrowsState, Sequence[Sighting]]:
+        """Look at the time of one more step."""
+        seconds = look.scene.value("time/step")
+        if not (np.isfinite(seconds) and seconds > 0):
+            return state, ()
+        values = (*state.values, seconds)
+        if len(values) < state.width:
+            return state._replace(values=values), ()
+        shortest = (*state.shortest, min(values))
+        width = state.width
+        if len(shortest) > _MOST_BLOCKS:
+            shortest, width = shortest[1::2], 2 * width
+        state = StepTimeGrowsState(width, (), shortest)
+        times = np.array(shortest[1:])
+        if len(times) < 10:
+            return state, ()
+        quarter = len(times) // 4
+        before, after = float(np.median(times[:quarter])), float(np.median(times[-quarter:]))
+        ranks = np.argsort(np.argsort(times, kind="stable"), kind="stable")
+        correlation = float(np.corrcoef(np.arange(len(times)), ranks)[0, 1])
+        if not (after > self.growth * before and correlation > self.correlation):
+            return state, ()
+        message = (
+            f"a step takes {after:.3g} s, {after / before:.1f}× as long as at the start, and more from block to block"
+        )
+        evidence = Evidence(tag="time/step", step=look.scene.step, value=after, expected=before)
+        return state, (Sighting(Severity.WARNING, message, evidence=(evidence,)),)

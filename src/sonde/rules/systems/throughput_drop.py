@@ -1,0 +1,104 @@
+"""SYS001 throughput-drop."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+
+_TAGS = ("throughput/tokens_per_s", "throughput/samples_per_s")
+_MOST_BLOCKS = 64
+
+
+class ThroughputDropState(NamedTuple):
+    """The values of the block that is under way, the largest of each before, and how many blocks in a row were slow."""
+
+    tag: str = ""
+    values: tuple[float, ...] = ()
+    fastest: tuple[float, ...] = ()
+    num_slow: int = 0
+    since: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThroughputDrop:
+    """The training has become much slower than it was.
+
+    What it detects:
+        Even the fastest of the last `block` steps is slower than `warning` times what it usually is, the median over
+        earlier blocks, in `confirmed` blocks in a row; below `critical` times it is critical. Tokens a second
+        count where they are known, else samples a second, else steps a second. The first block is left out. Other work
+        on the machine delays many steps, but hardly ever all of them.
+
+    Why it matters:
+        The same result takes twice the time and money; a machine that throttles or a disk that stalls rarely recovers
+        by itself.
+
+    Evidence:
+        `throughput/tokens_per_s`, `throughput/samples_per_s` or `time/step`, now and before.
+
+    What to do:
+        See which part grew: `time/data` (loader, disk), `time/forward` and `time/backward` (a throttled or shared
+        processor, longer sequences, hooks that pile up), `time/optimizer`.
+
+    When it is wrong:
+        A curriculum with larger examples makes fewer of them a second. Steps that are longer than the time slices of
+        the machine are slowed down one and all by other work on it.
+
+    References:
+        Sonde's own: halved speed is a warning, a fifth critical.
+    """
+
+    code: ClassVar[str] = "SYS001"
+    name: ClassVar[str] = "throughput-drop"
+    needs: ClassVar[tuple[str, ...]] = ("time/step",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.SLOWDOWN, Cause.DATA_STALL, Cause.STRAGGLER)
+    quiet_steps: ClassVar[int] = 60
+
+    block: int = 24
+    confirmed: int = 3
+    warning: float = 0.5
+    critical: float = 0.2
+
+    def init(self) -> ThroughputDropState:
+        """Before the first step."""
+        return ThroughputDropState()
+
+    def step(self, state: ThroughputDropState, look: Look) -> tuple[ThroughputDropState, Sequence[Sighting]]:
+        """Look at the speed of one more step."""
+        tag, speed = self._speed(state.tag, look)
+        if not (np.isfinite(speed) and speed > 0):
+            return state, ()
+        values = (*state.values, speed)
+        if len(values) < self.block:
+            return state._replace(tag=tag, values=values), ()
+        fast = max(values)
+        typical = float(np.median(state.fastest[1:])) if len(state.fastest) > 2 else float("nan")
+        is_slow = fast < self.warning * typical
+        num = state.num_slow + 1 if is_slow else 0
+        since = state.since if num > 1 else max(0, look.scene.step - self.block + 1)
+        fastest = state.fastest if is_slow else (*state.fastest, fast)
+        if len(fastest) > _MOST_BLOCKS:
+            fastest = (fastest[0], *fastest[1::2])
+        state = ThroughputDropState(tag, (), fastest, num, since)
+        if num < self.confirmed:
+            return state, ()
+        severity = Severity.CRITICAL if fast < self.critical * typical else Severity.WARNING
+        unit = {_TAGS[0]: "tokens", _TAGS[1]: "samples"}.get(tag, "steps")
+        message = f"at most {fast:.3g} {unit} a second, {fast / typical:.0%} of the {typical:.3g} before"
+        shown = tag or "time/step"
+        value, expected = (fast, typical) if tag else (1 / fast, 1 / typical)
+        evidence = Evidence(tag=shown, step=look.scene.step, value=value, expected=expected)
+        return state, (Sighting(severity, message, evidence=(evidence,), since=since),)
+
+    def _speed(self, known: str, look: Look) -> tuple[str, float]:
+        """What is measured and how fast this step was; once tokens or samples are known, nothing else counts."""
+        for tag in (known,) if known else _TAGS:
+            if tag in look.scene:
+                return tag, look.scene.value(tag)
+        seconds = look.scene.value("time/step")
+        return known, 1 / seconds if seconds > 0 and not known else float("nan")

@@ -1,0 +1,65 @@
+"""SYS006 watching-problem."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+
+
+class WatchingProblemState(NamedTuple):
+    """Steps whose details were left behind so far."""
+
+    num_dropped: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WatchingProblem:
+    """Sonde itself has trouble: something is not measured, or was left behind.
+
+    What it detects:
+        An event `monitor-problem`, or steps whose detailed numbers found no room on their way home
+        (`monitor/dropped`). Always information: the training is not affected.
+
+    Why it matters:
+        A rule that lacks its series is silent, which is not the same as health.
+
+    Evidence:
+        `monitor/dropped`; the text of the problem.
+
+    What to do:
+        Report it with the text of the problem. Where details are dropped, the background is too slow: measure less
+        often.
+
+    When it is wrong:
+        Never an alarm by itself.
+
+    References:
+        None.
+    """
+
+    code: ClassVar[str] = "SYS006"
+    name: ClassVar[str] = "watching-problem"
+    needs: ClassVar[tuple[str, ...]] = ()
+    causes: ClassVar[tuple[Cause, ...]] = ()
+    quiet_steps: ClassVar[int] = 1000
+
+    def init(self) -> WatchingProblemState:
+        """Before the first step."""
+        return WatchingProblemState()
+
+    def step(self, state: WatchingProblemState, look: Look) -> tuple[WatchingProblemState, Sequence[Sighting]]:
+        """Look at what is said of one more step."""
+        problems = [str(f.data.get("reason", "")) for f in look.scene.facts if f.kind == "monitor-problem"]
+        if problems:
+            return state, (Sighting(Severity.INFO, f"watching has a problem: {problems[0]}"),)
+        if look.scene.value("monitor/dropped") > 0:
+            state = WatchingProblemState(state.num_dropped + 1)
+            message = f"details of {state.num_dropped} steps found no room on their way home"
+            evidence = Evidence(
+                tag="monitor/dropped", step=look.scene.step, value=float(state.num_dropped), expected=0.0
+            )
+            return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)
+        return state, ()

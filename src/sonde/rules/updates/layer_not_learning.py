@@ -1,0 +1,126 @@
+"""UPD003 layer-not-learning."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.depth import matrices
+from sonde.rules.progress import is_hurt
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.scene import Layers
+from sonde.signals.peers import against_peers
+
+
+class LayerNotLearningState(NamedTuple):
+    """Per parameter: how many times in a row its update was zero, and far below its peers; and which ever moved."""
+
+    names: tuple[str, ...] = ()
+    num_zero: tuple[int, ...] = ()
+    num_low: tuple[int, ...] = ()
+    moved: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerNotLearning:
+    """A layer gets gradients but its weights do not change, or far less than its peers'.
+
+    What it detects:
+        A true update of exactly zero of a parameter that has never moved, while its gradient is not zero and others
+        move: two such looks at a parameter, or one look each at two parameters after `first_steps` steps. A warning at
+        once: nothing healthy does that, but for a group whose rate is 0. Apart from that, a weight matrix whose
+        ‖Δθ‖/‖θ‖ is below a thousandth of its peers' median and 10 robust deviations (of the logarithm) below it, at
+        three looks: information, a warning while training is hurt.
+
+    Why it matters:
+        The layer stays random; the model works around it, if it can.
+
+    Evidence:
+        `update/norm@…` of 0 beside `grad/norm@…` above 0; `update/ratio@…` against its peers; `lr@…`.
+
+    What to do:
+        Check the learning rate of its parameter group, and that the optimiser was built from the parameters that the
+        model now has. In bf16 the update may be rounded away (UPD005).
+
+    When it is wrong:
+        A group frozen by a rate of 0 on purpose, or thawed later. Rounding in low precision is reported here too.
+
+    References:
+        Jiang et al., TrainCheck, OSDI 2025 (silent errors).
+    """
+
+    code: ClassVar[str] = "UPD003"
+    name: ClassVar[str] = "layer-not-learning"
+    needs: ClassVar[tuple[str, ...]] = ("update/norm@", "grad/norm@")
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.FROZEN_LAYER,
+        Cause.PARAMETER_NOT_IN_OPTIMIZER,
+        Cause.PRECISION_UNDERFLOW,
+        Cause.VANISHING_GRADIENTS,
+        Cause.DISCONNECTED_LAYER,
+        Cause.BAD_INITIALISATION,
+    )
+    quiet_steps: ClassVar[int] = 200
+
+    first_steps: int = 3
+    num_looks: int = 3
+
+    def init(self) -> LayerNotLearningState:
+        """Before the first step."""
+        return LayerNotLearningState()
+
+    def step(self, state: LayerNotLearningState, look: Look) -> tuple[LayerNotLearningState, Sequence[Sighting]]:
+        """Look at the tensors whose turn it is."""
+        updates, gradients = look.scene.layers("update/norm"), look.scenes.latest("grad/norm")
+        if updates is None or gradients is None:
+            return state, ()
+        gradient = dict(zip(gradients.names, gradients.values.tolist(), strict=True))
+        zero = dict(zip(state.names, state.num_zero, strict=True))
+        low = dict(zip(state.names, state.num_low, strict=True))
+        far = self._far_below(look)
+        # At a rate of 0 for all (the first step of a warmup, the end of a schedule) nothing is meant to move.
+        resting = look.scene.value("lr") == 0 and "lr@0" not in look.scene
+        rates = look.scene.layers("lr")
+        if rates is not None:
+            resting = bool(np.all(rates.values == 0))
+        moved = state.moved
+        for name, norm in zip(updates.names, updates.values.tolist(), strict=True):
+            still = norm == 0 and gradient.get(name, 0.0) > 0 and name not in moved and not resting
+            zero[name] = zero.get(name, 0) + 1 if still else 0
+            low[name] = low.get(name, 0) + 1 if name in far else 0
+            moved = moved | {name} if norm > 0 else moved
+        state = LayerNotLearningState(tuple(zero), tuple(zero.values()), tuple(low[name] for name in zero), moved)
+        if not moved:
+            return state, ()
+        seen = []
+        still_names = tuple(name for name, count in zero.items() if count)
+        sure = any(count > 1 for count in zero.values()) or len(still_names) > 1
+        if sure and look.scene.step >= self.first_steps:
+            name = max(still_names, key=lambda name: zero[name])
+            message = f"{name} has a gradient ({gradient[name]:.3g}) but does not move"
+            message += f", nor do {len(still_names) - 1} others" if len(still_names) > 1 else ""
+            evidence = Evidence(tag=f"update/norm@{name}", step=look.scene.step, value=0.0)
+            seen.append(Sighting(Severity.WARNING, message, where=still_names, evidence=(evidence,)))
+        slow = tuple(name for name, count in low.items() if count >= self.num_looks)
+        if slow:
+            severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
+            message = f"{slow[0]} changes by {far.get(slow[0], float('nan')):.2g} a step, far below its peers"
+            value = far.get(slow[0], float("nan"))
+            evidence = Evidence(tag=f"update/ratio@{slow[0]}", step=look.scene.step, value=value)
+            seen.append(Sighting(severity, message, where=slow, evidence=(evidence,)))
+        return state, seen
+
+    def _far_below(self, look: Look) -> dict[str, float]:
+        """The weight matrices far below their peers, and their ratios."""
+        latest = look.scenes.latest("update/ratio")
+        if latest is None:
+            return {}
+        layers = matrices(Layers(latest.names, latest.values), look.scenes)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(layers.values)
+        peers = against_peers(logs, floor=0.3)
+        low = (peers.z < -10) & (logs < peers.median + np.log(1e-3))
+        return {name: float(value) for name, value, is_low in zip(*layers[:2], low, strict=True) if is_low}

@@ -1,0 +1,112 @@
+"""UPD006 nothing-moves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+
+
+class NothingMovesState(NamedTuple):
+    """Steps in a row in which nothing can have moved, whether anything ever did, and whether the rate was above 0."""
+
+    num_steps: int = 0
+    since: int = -1
+    moved: bool = False
+    had_rate: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NothingMoves:
+    """The optimiser steps, but no weight changes.
+
+    What it detects:
+        For `patience` steps in a row one of these, while nothing ever moved. (1) The optimiser got a gradient of
+        exactly zero though there was one before clipping, or finds none at all and every update that was measured is
+        exactly zero. (2) The learning rate is 0 in every group, and never was above. (3) There are gradients and a
+        rate, and the latest update of *every* tensor is exactly zero: that needs a round over all tensors. Critical:
+        nothing is learned, whatever the loss looks like. Steps that a gradient scaler skips are no steps. A gradient of
+        exactly zero before clipping as well is (1) too: a network of dead units.
+
+    Why it matters:
+        The run is lost from its first step and nothing crashes.
+
+    Evidence:
+        `update/norm@…` of 0; `grad/norm` that is missing or 0; `lr`.
+
+    What to do:
+        Call `zero_grad` before `backward`, not between `backward` and `step`; build the optimiser from the parameters
+        that the model has now; check that the rate is not 0.
+
+    When it is wrong:
+        At the very end of a schedule that falls to zero it is silent, as the rate was above zero before. A loop that
+        calls the optimiser before its first backward for more than `patience` steps.
+
+    References:
+        Jiang et al., TrainCheck, OSDI 2025 (silent errors).
+    """
+
+    code: ClassVar[str] = "UPD006"
+    name: ClassVar[str] = "nothing-moves"
+    needs: ClassVar[tuple[str, ...]] = ("update/norm@",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.ZERO_GRAD_MISPLACED,
+        Cause.FROZEN_LAYER,
+        Cause.PARAMETER_NOT_IN_OPTIMIZER,
+        Cause.DISCONNECTED_LAYER,
+        Cause.PRECISION_UNDERFLOW,
+        Cause.DEAD_UNITS,
+    )
+    quiet_steps: ClassVar[int] = 100
+
+    patience: int = 4
+
+    def init(self) -> NothingMovesState:
+        """Before the first step."""
+        return NothingMovesState()
+
+    def step(self, state: NothingMovesState, look: Look) -> tuple[NothingMovesState, Sequence[Sighting]]:
+        """Look at one more step."""
+        scene = look.scene
+        rates, updates = scene.layers("lr"), scene.layers("update/norm")
+        if "lr" not in scene and rates is None:
+            return state, ()
+        allowed = scene.value("lr") > 0 or (rates is not None and bool(np.any(rates.values > 0)))
+        moved = state.moved or (updates is not None and bool(np.any(updates.values > 0)))
+        state = state._replace(moved=moved, had_rate=state.had_rate or allowed)
+        reason = "" if moved else self._reason(look, allowed=allowed)
+        if not reason or (state.had_rate and not allowed):
+            return state._replace(num_steps=0, since=-1), ()
+        since = state.since if state.num_steps else scene.step
+        state = state._replace(num_steps=state.num_steps + 1, since=since)
+        if state.num_steps < self.patience:
+            return state, ()
+        tag = next((tag for tag in ("grad/norm_applied", "grad/norm") if tag in scene), "lr")
+        evidence = [Evidence(tag=tag, step=scene.step, value=scene.value(tag))]
+        if updates is not None:
+            evidence.append(Evidence(tag=f"update/norm@{updates.names[0]}", step=scene.step, value=0.0))
+        message = f"no weight has changed in {state.num_steps} steps: {reason}"
+        return state, (Sighting(Severity.CRITICAL, message, evidence=tuple(evidence), since=since),)
+
+    def _reason(self, look: Look, *, allowed: bool) -> str:
+        """Why nothing can have moved at this step; empty where something may have."""
+        scene = look.scene
+        if not allowed:
+            return "the learning rate is 0"
+        if "loss" not in scene:
+            return ""
+        updates, weights = look.scenes.latest("update/norm"), look.scenes.latest("weight/norm")
+        still = updates is not None and bool(np.all(updates.values == 0))
+        if scene.value("grad/norm_applied") == 0:
+            norm = scene.value("grad/norm")
+            return f"gradients ({norm:.3g}) are gone when the optimiser steps" if norm > 0 else "the gradient is 0"
+        gradients = look.scenes.latest("grad/norm")
+        if "grad/norm" not in scene and gradients is None:
+            return "the optimiser finds no gradient" if still else ""
+        if updates is None or weights is None or not still:
+            return ""
+        return "" if set(weights.names) - set(updates.names) else "all updates are exactly zero"

@@ -1,0 +1,86 @@
+"""UPD004 update-jump."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.tracking import Tracked, track
+from sonde.signals.robust_z import RobustZ
+
+
+class UpdateJumpState(NamedTuple):
+    """The ratios of each parameter so far."""
+
+    tracked: Tracked = Tracked()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UpdateJump:
+    """A parameter's update is suddenly far larger than its own past.
+
+    What it detects:
+        log ‖Δθ‖/‖θ‖ more than `score` robust deviations above the parameter's last 32 values, and at least `least`
+        times as large as usual, after eight values. Always information: it dates what happened.
+
+    Why it matters:
+        A jump with the learning rate is the schedule; one without it is the optimiser's state or the gradient.
+
+    Evidence:
+        `update/ratio@…` against its own median.
+
+    What to do:
+        Look at `lr` and `grad/norm` at that step.
+
+    When it is wrong:
+        Restarts of the schedule and thawed layers jump on purpose.
+
+    References:
+        Molybog et al., A theory on Adam instability in large-scale machine learning, 2023.
+    """
+
+    code: ClassVar[str] = "UPD004"
+    name: ClassVar[str] = "update-jump"
+    needs: ClassVar[tuple[str, ...]] = ("update/ratio@",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.LR_SPIKE,
+        Cause.OPTIMIZER_STATE_LOST,
+        Cause.BAD_BATCH,
+        Cause.EXPLODING_GRADIENTS,
+        Cause.MISSING_CLIPPING,
+    )
+    quiet_steps: ClassVar[int] = 50
+
+    score: float = 6.0
+    least: float = 5.0
+
+    def init(self) -> UpdateJumpState:
+        """Before the first step."""
+        return UpdateJumpState()
+
+    def step(self, state: UpdateJumpState, look: Look) -> tuple[UpdateJumpState, Sequence[Sighting]]:
+        """Look at the tensors whose turn it is."""
+        layers = look.scene.layers("update/ratio")
+        if layers is None:
+            return state, ()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = layers._replace(values=np.log(layers.values))
+        tracked, out = track(_SCORE, state.tracked, logs)
+        state = UpdateJumpState(tracked)
+        jumps = out.z > self.score
+        seen = []
+        for place in np.flatnonzero(jumps):
+            name, usual = tracked.names[place], float(np.exp(out.median[place]))
+            value = float(layers.values[layers.names.index(name)])
+            if value > self.least * usual:
+                message = f"{name} changed by {value:.2g} of its norm in a step, usually by {usual:.2g}"
+                evidence = Evidence(tag=f"update/ratio@{name}", step=look.scene.step, value=value, expected=usual)
+                seen.append(Sighting(Severity.INFO, message, where=(name,), evidence=(evidence,)))
+        return state, seen[:6]
+
+
+_SCORE = RobustZ(window=32, min_values=8, floor=0.01)

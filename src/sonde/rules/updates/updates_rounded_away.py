@@ -1,0 +1,114 @@
+"""UPD005 updates-rounded-away."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.core.records import Float64, Int64
+from sonde.rules.rule import Look, Sighting
+
+
+class UpdatesRoundedAwayState(NamedTuple):
+    """Looks in a row at which most tensors moved by a few spacings only."""
+
+    num_looks: int = 0
+    since: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UpdatesRoundedAway:
+    """Updates are about as small as the spacing of the weights' number format, so that most of them are rounded away.
+
+    What it detects:
+        The largest element of an update, max |Δθ|, is a difference of two stored weights, so a whole number of their
+        spacings: written in binary it has as many significant bits as that number. Where it has `bits` or fewer (or is
+        0 though there is a gradient) in at least `share` of the tensors, the largest update spans at most 2^bits − 1
+        spacings and the typical one less than one. So bf16 and fp16 weights show without asking for the format; float32
+        ones too, where updates are below 1e-6 of them. At `num_looks` looks in a row, at a rate of at least a tenth of
+        its peak (a schedule's end may round away). Updates of exactly the rate do not count: sign-based optimisers move
+        by that. A warning unless the loss is nearly gone.
+
+    Why it matters:
+        Weights stop moving long before the loss is at its minimum; gradients look fine.
+
+    Evidence:
+        `update/absmax@…`, its significant bits; `update/ratio@…`.
+
+    What to do:
+        Keep weights in float32 and compute in bf16 by autocast, or use stochastic rounding or Kahan summation.
+
+    When it is wrong:
+        With stochastic rounding or compensated summation such updates are right. Weights of a few elements have few
+        bits by chance.
+
+    References:
+        Zamirai et al., Revisiting bfloat16 training, 2020.
+
+    Example:
+        >>> significant_bits(np.array([0.75, 0.1, 0.0]))
+        array([ 2, 23,  0])
+    """
+
+    code: ClassVar[str] = "UPD005"
+    name: ClassVar[str] = "updates-rounded-away"
+    needs: ClassVar[tuple[str, ...]] = ("update/absmax@",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.PRECISION_UNDERFLOW,
+        Cause.LR_TOO_LOW,
+        Cause.ADAM_EPSILON_UNDERFLOW,
+    )
+    quiet_steps: ClassVar[int] = 200
+
+    bits: int = 3
+    share: float = 0.5
+    num_looks: int = 10
+
+    def init(self) -> UpdatesRoundedAwayState:
+        """Before the first step."""
+        return UpdatesRoundedAwayState()
+
+    def step(self, state: UpdatesRoundedAwayState, look: Look) -> tuple[UpdatesRoundedAwayState, Sequence[Sighting]]:
+        """Look at the tensors whose turn it is."""
+        picture = look.picture
+        latest = look.scenes.latest("update/absmax")
+        if look.scene.layers("update/absmax") is None or latest is None:
+            return state, ()
+        gradients = look.scenes.latest("grad/norm")
+        alive = set() if gradients is None else {n for n, v in zip(*gradients[:2], strict=True) if v > 0}
+        bits = significant_bits(latest.values)
+        counts = np.array([name in alive for name in latest.names]) & np.isfinite(latest.values)
+        rates = look.scene.layers("lr")
+        lrs = np.array([look.scene.value("lr"), *(rates.values.tolist() if rates is not None else ())])
+        by_sign = np.isclose(latest.values[:, None], lrs, rtol=1e-5, atol=0).any(axis=1)
+        coarse = counts & (bits <= self.bits) & ~by_sign
+        moved = bool((latest.values[counts] > 0).any())
+        found = counts.sum() >= 2 and moved and coarse.sum() >= self.share * counts.sum()
+        if not found or picture.lr < 0.1 * picture.lr_peak:
+            return self.init(), ()
+        since = state.since if state.num_looks else look.scene.step
+        state = UpdatesRoundedAwayState(state.num_looks + 1, since)
+        if state.num_looks < self.num_looks:
+            return state, ()
+        names = tuple(name for name, is_coarse in zip(latest.names, coarse, strict=True) if is_coarse)
+        place = latest.names.index(names[0])
+        message = (
+            f"in {len(names)} of {int(counts.sum())} tensors the largest update spans a few spacings of the weights: "
+            f"{latest.values[place]:.3g} at {names[0]}"
+        )
+        evidence = Evidence(
+            tag=f"update/absmax@{names[0]}", step=int(look.scene.step), value=float(latest.values[place])
+        )
+        severity = Severity.INFO if picture.progress > 0.9 else Severity.WARNING
+        return state, (Sighting(severity, message, where=names, evidence=(evidence,), since=state.since),)
+
+
+def significant_bits(values: Float64) -> Int64:
+    """How many binary digits each float32 number needs from its first to its last one that is 1; 0 for zero."""
+    mantissa, _ = np.frexp(np.abs(np.where(np.isfinite(values), values, 0.0)).astype(np.float32))
+    digits = (mantissa.astype(np.float64) * 2**24).astype(np.int64)
+    lowest = digits & -digits
+    return np.where(digits > 0, 24 - np.log2(np.maximum(lowest, 1)).astype(np.int64), 0)

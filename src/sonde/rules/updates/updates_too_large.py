@@ -1,0 +1,119 @@
+"""UPD001 updates-too-large."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.depth import matrices
+from sonde.rules.picture import Picture
+from sonde.rules.progress import is_lost, is_stuck
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.scene import Layers
+
+
+class UpdatesTooLargeState(NamedTuple):
+    """The largest typical ratio so far, when, and looks in a row above the limit."""
+
+    peak: float = 0.0
+    peak_step: int = -1
+    num_looks: int = 0
+    since: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UpdatesTooLarge:
+    """Steps change the weights by far more than a step should, in most layers.
+
+    What it detects:
+        The median over weight matrices of ‖Δθ‖/‖θ‖ above `limit`, or above ten times the upper end of its phase (1e-2
+        in the first 1,000 steps, 1e-3 to 10,000, 1e-4 later, each times η/η_peak), at `num_looks` looks in a row.
+        Information by itself. A warning where it was above `limit` and the loss is lost or, after 100 losses, stuck or
+        clearly rising, up to 200 steps later: the ratios may have come down when the damage is done.
+
+    Why it matters:
+        A step of a tenth of the weights is no small step: the gradient does not hold that far, and the loss jumps.
+
+    Evidence:
+        `update/ratio@…`, its median over weight matrices; `lr`.
+
+    What to do:
+        Divide the learning rate by 5 (by 10 if the loss has exploded); lengthen the warmup if it came in the first
+        steps.
+
+    When it is wrong:
+        Weights that start at or near zero have large ratios at first, and Adam's first steps are large in small models;
+        neither is more than information as long as the loss falls.
+
+    References:
+        Karpathy, A recipe for training neural networks, 2019 (ratios about 1e-3). SPEC D6.
+    """
+
+    code: ClassVar[str] = "UPD001"
+    name: ClassVar[str] = "updates-too-large"
+    needs: ClassVar[tuple[str, ...]] = ("update/ratio@",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.LR_TOO_HIGH,
+        Cause.WARMUP_TOO_SHORT,
+        Cause.LR_SPIKE,
+        Cause.EXPLODING_GRADIENTS,
+        Cause.WRONG_LOSS_REDUCTION,
+        Cause.ACCUMULATION_NOT_SCALED,
+        Cause.MISSING_ZERO_GRAD,
+    )
+    quiet_steps: ClassVar[int] = 200
+
+    limit: float = 0.1
+    num_looks: int = 3
+
+    def init(self) -> UpdatesTooLargeState:
+        """Before the first step."""
+        return UpdatesTooLargeState()
+
+    def step(self, state: UpdatesTooLargeState, look: Look) -> tuple[UpdatesTooLargeState, Sequence[Sighting]]:
+        """Look at the tensors whose turn it is, and at the loss at every step."""
+        picture = look.picture
+        latest = look.scenes.latest("update/ratio")
+        if latest is None:
+            return state, ()
+        layers = matrices(Layers(latest.names, latest.values), look.scenes)
+        values = layers.values[np.isfinite(layers.values)]
+        if len(values) and look.scene.layers("update/ratio") is not None:
+            ratio = float(np.median(values))
+            high = ratio > min(self.limit, 10 * phase_ceiling(picture))
+            state = UpdatesTooLargeState(
+                max(state.peak, ratio),
+                look.scene.step if ratio > state.peak else state.peak_step,
+                state.num_looks + 1 if high else 0,
+                (state.since if state.num_looks else look.scene.step) if high else state.since,
+            )
+        # Half is enough where the loss itself has gone: small models take their largest steps between two looks.
+        hurt = (is_lost(picture) and state.peak > self.limit / 2) or (
+            state.peak > self.limit
+            and look.scene.step - state.peak_step <= 200
+            and (is_stuck(picture) or picture.improvement_z < -3)
+        )
+        if not hurt and state.num_looks < self.num_looks:
+            return state, ()
+        severity = Severity.WARNING if hurt else Severity.INFO
+        message = (
+            f"steps change weights by {state.peak:.2g} of their norm (median over matrices), at lr {picture.lr:.3g}"
+        )
+        if hurt:
+            message += f"; loss {picture.loss_smooth:.4g}, at first {picture.loss_start:.4g}"
+        place = int(np.nanargmax(layers.values)) if len(values) else 0
+        name = layers.names[place] if layers.names else latest.names[0]
+        value = float(layers.values[place]) if layers.names else float(latest.values[0])
+        evidence = Evidence(tag=f"update/ratio@{name}", step=look.scene.step, value=value, expected=1e-3)
+        since = state.peak_step if hurt else state.since
+        return state, (Sighting(severity, message, where=(name,), evidence=(evidence,), since=since),)
+
+
+def phase_ceiling(picture: Picture) -> float:
+    """The upper end of healthy ratios by the number of steps, times η/η_peak (SPEC D6)."""
+    ceiling = 1e-2 if picture.step <= 1_000 else 1e-3 if picture.step <= 10_000 else 1e-4
+    scale = picture.lr / picture.lr_peak if picture.lr_peak > 0 and np.isfinite(picture.lr) else 1.0
+    return ceiling * float(np.clip(scale, 0.01, 1.0))

@@ -1,0 +1,106 @@
+"""UPD002 updates-too-small."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.cosines import take_cosine, typical
+from sonde.rules.depth import matrices
+from sonde.rules.progress import Descent, DescentState, is_lost, is_slow, is_stuck
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.scene import Layers
+from sonde.signals.phases import Phase
+
+
+class UpdatesTooSmallState(NamedTuple):
+    """The descent, the cosines, and steps in a row in which all layers hardly moved."""
+
+    descent: DescentState = DescentState()
+    cosines: tuple[float, ...] = ()
+    num_small: int = 0
+    since: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UpdatesTooSmall:
+    """Weights hardly move in any layer although gradients are healthy.
+
+    What it detects:
+        The median over weight matrices of ‖Δθ‖/‖θ‖ below half the lower end of its phase (1e-3 in the first 1,000
+        steps, 1e-4 to 10,000, 1e-5 later), at a rate that is past its warmup and at least half its peak, for `patience`
+        steps, with gradients that have not vanished. Information by itself. A warning where the loss is stuck, or still
+        falls along a straight shallow line with less than half of it gone, while successive gradients agree (cosine
+        above `agree`, where it was measured).
+
+    Why it matters:
+        The run will not be finished in the steps it has.
+
+    Evidence:
+        `update/ratio@…`, `grad/cosine`, the straightness of the descent.
+
+    What to do:
+        Raise the learning rate five times; check the clip's limit and the schedule first.
+
+    When it is wrong:
+        Fine-tuning moves weights little on purpose; as long as its loss comes down in a curve it is information. Very
+        large layers need smaller ratios.
+
+    References:
+        SPEC D6; Smith, Cyclical learning rates for training neural networks, WACV 2017.
+    """
+
+    code: ClassVar[str] = "UPD002"
+    name: ClassVar[str] = "updates-too-small"
+    needs: ClassVar[tuple[str, ...]] = ("update/ratio@",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.LR_TOO_LOW,
+        Cause.CLIP_TOO_AGGRESSIVE,
+        Cause.CLIP_BEFORE_UNSCALE,
+        Cause.ADAM_EPSILON_UNDERFLOW,
+        Cause.PRECISION_UNDERFLOW,
+        Cause.BATCH_TOO_LARGE,
+        Cause.SCHEDULE_MISAPPLIED,
+    )
+    quiet_steps: ClassVar[int] = 200
+
+    agree: float = 0.3
+    patience: int = 50
+
+    def init(self) -> UpdatesTooSmallState:
+        """Before the first step."""
+        return UpdatesTooSmallState()
+
+    def step(self, state: UpdatesTooSmallState, look: Look) -> tuple[UpdatesTooSmallState, Sequence[Sighting]]:
+        """Look at one more step."""
+        picture = look.picture
+        descent, straightness = _DESCENT.step(state.descent, picture)
+        state = state._replace(descent=descent, cosines=take_cosine(state.cosines, look))
+        latest = look.scenes.latest("update/ratio")
+        if latest is None:
+            return state, ()
+        layers = matrices(Layers(latest.names, latest.values), look.scenes)
+        values = layers.values[np.isfinite(layers.values)]
+        floor = 5e-4 if picture.step <= 1_000 else 5e-5 if picture.step <= 10_000 else 5e-6
+        ratio = float(np.median(values)) if len(values) else float("nan")
+        settled = picture.phase is not Phase.WARMUP and picture.lr >= 0.5 * picture.lr_peak
+        healthy = picture.grad_norm > 0.1 * picture.grad_start
+        if not (0 < ratio < floor and settled and healthy) or picture.is_solved:
+            return state._replace(num_small=0, since=-1), ()
+        state = state._replace(num_small=state.num_small + 1, since=state.since if state.num_small else picture.step)
+        if state.num_small < self.patience or picture.num_losses < 100:
+            return state, ()
+        cosine = typical(state.cosines, 1)
+        slow = (is_stuck(picture) and not is_lost(picture)) or (picture.is_falling and is_slow(picture, straightness))
+        severity = Severity.WARNING if slow and not cosine < self.agree else Severity.INFO
+        message = f"steps change weights by {ratio:.2g} of their norm (median over matrices), at lr {picture.lr:.3g}"
+        if slow:
+            message += f"; loss {picture.loss_smooth:.4g} of {picture.loss_start:.4g} after {picture.num_losses} steps"
+        evidence = Evidence(tag=f"update/ratio@{layers.names[0]}", step=picture.step, value=ratio, expected=2 * floor)
+        return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
+
+
+_DESCENT = Descent()

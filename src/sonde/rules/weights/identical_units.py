@@ -1,0 +1,123 @@
+"""WGT005 identical-units."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.levels import has_level
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.tracking import spread
+
+
+class IdenticalUnitsState(NamedTuple):
+    """The matrices of rank one at their latest look, and the first of those looks."""
+
+    names: tuple[str, ...] = ()
+    since: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IdenticalUnits:
+    """All units of a layer compute the same.
+
+    What it detects:
+        A weight matrix of several rows and columns whose effective rank is below `rank` (stable rank within 2% of 1,
+        smallest singular value nothing beside the largest): all rows are multiples of one. Or, where spectra were not
+        measured yet, a weight of 16 values or more that are all the same (a deviation below 1e-6 of their size) within
+        the first 20 steps, and neither zero nor about one, as scales are. It is a warning after `least_steps` steps
+        where training is impaired, else information.
+
+    Why it matters:
+        Units that start equal get equal gradients and stay equal: a layer of a thousand such units is a layer of one.
+
+    Evidence:
+        `spectrum/stable_rank@…`, `weight/std@…`.
+
+    What to do:
+        Initialise at random (He, Xavier); a constant is for biases and scales only.
+
+    When it is wrong:
+        Zeroed last layers and adapters are healthy: they are zero, not of rank one, and leave it by themselves.
+        Matrices that collapse late (few classes) have lost rank, but their units were not equal from the start.
+
+    References:
+        Goodfellow, Bengio and Courville, Deep learning, 2016, section 8.4 (breaking symmetry).
+    """
+
+    code: ClassVar[str] = "WGT005"
+    name: ClassVar[str] = "identical-units"
+    needs: ClassVar[tuple[str, ...]] = ("weight/std@",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.SYMMETRIC_INITIALISATION, Cause.DEAD_UNITS)
+    quiet_steps: ClassVar[int] = 2000
+
+    rank: float = 1.1
+    least_steps: int = 100
+
+    def init(self) -> IdenticalUnitsState:
+        """Before the first step."""
+        return IdenticalUnitsState()
+
+    def step(self, state: IdenticalUnitsState, look: Look) -> tuple[IdenticalUnitsState, Sequence[Sighting]]:
+        """Look at the matrices."""
+        found = dict.fromkeys(state.names)
+        new = self._by_spectrum(look, found) | self._by_spread(look, found)
+        if not new and not (found and "loss" in look.scene and look.picture.num_losses % 50 == 0):
+            return state, ()
+        since = state.since if state.since >= 0 else look.scene.step
+        state = IdenticalUnitsState(tuple(found), since if found else -1)
+        if not found:
+            return state, ()
+        picture = look.picture
+        bad = picture.is_impaired and picture.num_losses > self.least_steps and has_level(look)
+        names = tuple(found)
+        message = (
+            f"all units of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") + " are the same"
+        )
+        evidence = tuple(self._evidence(name, look) for name in names[:3])
+        severity = Severity.WARNING if bad else Severity.INFO
+        return state, (Sighting(severity, message, names, evidence, since),)
+
+    def _by_spectrum(self, look: Look, found: dict[str, None]) -> bool:
+        """Note the matrices of rank one, strike those that are not; whether any was measured."""
+        ranks, largest, smallest = (
+            look.scene.layers(f"spectrum/{part}") for part in ("effective_rank", "largest", "smallest")
+        )
+        if ranks is None or largest is None or smallest is None:
+            return False
+        for name, rank, high, low in zip(ranks.names, ranks.values, largest.values, smallest.values, strict=True):
+            if rank < self.rank and high > 0 and low < 1e-3 * high:
+                found[name] = None
+            else:
+                found.pop(name, None)
+        return True
+
+    def _by_spread(self, look: Look, found: dict[str, None]) -> bool:
+        """Note weights of one value only; whether there were any. Their spread grows later, their units stay equal."""
+        std, rms = look.scene.layers("weight/std"), look.scene.layers("weight/rms")
+        if std is None or rms is None or std.names != rms.names or look.picture.num_losses > 20:
+            return False
+        norm = look.scene.layers("weight/norm")
+        if norm is None or not set(std.names) <= set(norm.names):
+            return False
+        # ‖w‖²/rms² is the number of values, all that is known of shapes here: one value is always equal to itself.
+        norms = spread(norm, std.names)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            is_matrix = (norms / rms.values) ** 2 > 15.5
+        # Near one it is a normalisation's scale.
+        flat = (std.values < 1e-6 * rms.values) & is_matrix & (np.abs(rms.values - 1) > 0.05)
+        names = [name for i, name in enumerate(std.names) if flat[i] and name.endswith("weight")]
+        found.update(dict.fromkeys(names))
+        return bool(names)
+
+    def _evidence(self, name: str, look: Look) -> Evidence:
+        ranks = look.scenes.latest("spectrum/effective_rank")
+        if ranks is not None and name in ranks.names:
+            value = float(ranks.values[ranks.names.index(name)])
+            return Evidence(tag=f"spectrum/effective_rank@{name}", step=look.scene.step, value=value)
+        std = look.scenes.latest("weight/std")
+        value = float("nan") if std is None else float(std.values[std.names.index(name)])
+        return Evidence(tag=f"weight/std@{name}", step=look.scene.step, value=value)

@@ -1,0 +1,129 @@
+"""WGT002 weight-norm-jump."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+
+
+class Jump(NamedTuple):
+    """One parameter's leap."""
+
+    step: int
+    name: str
+    before: float
+    after: float
+    loss: float
+    """What was usual before it."""
+
+
+class WeightNormJumpState(NamedTuple):
+    """The latest RMS of each parameter, how much its logarithm usually moves between two looks, and recent jumps."""
+
+    names: tuple[str, ...] = ()
+    rms: tuple[float, ...] = ()
+    moves: tuple[float, ...] = ()
+    num: int = 0
+    jumps: tuple[Jump, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WeightNormJump:
+    """A layer's weights become much larger or smaller between two looks.
+
+    What it detects:
+        From one look to the next (every 10 steps by default) the RMS of a parameter changes by more than `factor`; or
+        by more than 50% and `score` times its largest move before (fading). Parameters below `least` of the median RMS
+        (freshly zeroed ones, biases that are still nothing) and the first two looks do not count. It is a warning if
+        the loss is 20% above what was usual within `reach` steps, else information.
+
+    Why it matters:
+        Optimisers move weights by per mille. A jump is an accident: a step at a huge rate, a wrong reload, a layer that
+        was overwritten.
+
+    Evidence:
+        `weight/rms@…` before and after; `loss` before and after.
+
+    What to do:
+        Find what wrote to the layer at that step. Reload it from the checkpoint before.
+
+    When it is wrong:
+        Re-initialisation, pruning and merging of adapters on purpose.
+
+    References:
+        none; 10 to 50% growth over a whole training is usual.
+    """
+
+    code: ClassVar[str] = "WGT002"
+    name: ClassVar[str] = "weight-norm-jump"
+    needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.WEIGHT_NORM_JUMP,
+        Cause.LR_SPIKE,
+        Cause.LR_TOO_HIGH,
+        Cause.EXPLODING_GRADIENTS,
+        Cause.MISSING_CLIPPING,
+        Cause.OPTIMIZER_STATE_LOST,
+    )
+    quiet_steps: ClassVar[int] = 100
+
+    factor: float = 10.0
+    score: float = 10.0
+    least: float = 0.1
+    reach: int = 50
+
+    def init(self) -> WeightNormJumpState:
+        """Before the first step."""
+        return WeightNormJumpState()
+
+    def step(self, state: WeightNormJumpState, look: Look) -> tuple[WeightNormJumpState, Sequence[Sighting]]:
+        """Look at the weights where they were measured, and at the loss after a jump."""
+        picture = look.picture
+        layers = look.scene.layers("weight/rms")
+        found: list[Jump] = []
+        if layers is not None:
+            values = dict(zip(layers.names, layers.values.tolist(), strict=True))
+            known = dict(zip(state.names, zip(state.rms, state.moves, strict=True), strict=True))
+            least = self.least * float(np.median(layers.values))
+            for name, now in values.items():
+                before, usual = known.get(name, (float("nan"), float("nan")))
+                if not (now > 0 and before > 0):
+                    known[name] = now, 0.0 if np.isnan(usual) else usual
+                    continue
+                move = abs(np.log(now / before))
+                far = move > np.log(self.factor) or (move > np.log(1.5) and move > self.score * usual and usual > 0)
+                if far and state.num >= 2 and before > least:
+                    found.append(Jump(picture.step, name, before, now, picture.loss_median))
+                known[name] = now, max(0.98 * usual, float(move))
+            state = WeightNormJumpState(
+                tuple(known),
+                tuple(rms for rms, _ in known.values()),
+                tuple(move for _, move in known.values()),
+                state.num + 1,
+                state.jumps,
+            )
+        jumps = tuple(jump for jump in (*state.jumps, *found) if picture.step - jump.step <= self.reach)[-8:]
+        state = state._replace(jumps=jumps)
+        if not jumps:
+            return state, ()
+        worst = max(jumps, key=lambda jump: abs(np.log(jump.after / jump.before)))
+        worse = not np.isfinite(picture.loss_smooth) or picture.loss_smooth > 1.2 * abs(worst.loss)
+        if not found and not worse:
+            return state, ()
+        message = (
+            f"weights of {worst.name} went from RMS {worst.before:.3g} to {worst.after:.3g} before step {worst.step}"
+        )
+        if worse:
+            message += f", and the loss from {worst.loss:.4g} to {picture.loss_smooth:.4g}"
+        evidence = tuple(
+            Evidence(tag=f"weight/rms@{jump.name}", step=jump.step, value=jump.after, expected=jump.before)
+            for jump in jumps[:4]
+        )
+        where = (worst.name, *(jump.name for jump in jumps if jump.name != worst.name))
+        severity = Severity.WARNING if worse else Severity.INFO
+        return state, (Sighting(severity, message, where, evidence, min(jump.step for jump in jumps)),)

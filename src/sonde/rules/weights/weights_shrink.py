@@ -1,0 +1,93 @@
+"""WGT004 weights-shrink."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.levels import has_level, left
+from sonde.rules.rule import Look, Sighting
+
+
+class WeightsShrinkState(NamedTuple):
+    """The norm of all weights at first, at its largest and now, and how many of the looks saw it fall."""
+
+    first: float = float("nan")
+    now: float = float("nan")
+    falls: int = 0
+    looks: int = 0
+    first_step: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WeightsShrink:
+    """Weights wither, and the loss stays near what guessing gives.
+
+    What it detects:
+        The norm of all weights is below `shrunk` of what it was at the first look, after at least five looks of which
+        four fifths saw it fall or stand below. Information; a warning after 100 steps where more than `high` of the
+        loss is left (against the trivial predictor, else the start) and it does not fall beyond noise. It abstains
+        where the optimiser is known to have no weight decay.
+
+    Why it matters:
+        Decay takes off more than gradients put on: the function that the model computes fades to a constant.
+
+    Evidence:
+        `weight/norm` at first and now; `optimizer/weight_decay@…`.
+
+    What to do:
+        Divide the weight decay by ten, and keep it off norms and biases. With decoupled decay η·λ is what counts: above
+        1e-3 a step it halves weights within 700 steps.
+
+    When it is wrong:
+        Networks with normalisation after each layer do not care for the size of weights; a large initialisation shrinks
+        healthily at first.
+
+    References:
+        Loshchilov and Hutter, Decoupled weight decay regularization, ICLR 2019. van Laarhoven, L2 regularization versus
+        batch and weight normalization, 2017.
+    """
+
+    code: ClassVar[str] = "WGT004"
+    name: ClassVar[str] = "weights-shrink"
+    needs: ClassVar[tuple[str, ...]] = ("weight/norm",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.WEIGHT_DECAY_TOO_STRONG, Cause.NO_LEARNABLE_SIGNAL, Cause.DEAD_UNITS)
+    quiet_steps: ClassVar[int] = 100
+
+    shrunk: float = 0.75
+    high: float = 0.6
+
+    def init(self) -> WeightsShrinkState:
+        """Before the first step."""
+        return WeightsShrinkState()
+
+    def step(self, state: WeightsShrinkState, look: Look) -> tuple[WeightsShrinkState, Sequence[Sighting]]:
+        """Look at the weights where they were measured."""
+        picture = look.picture
+        norm = look.scene.value("weight/norm")
+        if not norm > 0:
+            return state, ()
+        if np.isnan(state.first):
+            return WeightsShrinkState(norm, norm, 0, 1, picture.step), ()
+        fell = norm < state.now or norm < self.shrunk * state.first
+        state = state._replace(now=norm, falls=state.falls + fell, looks=state.looks + 1)
+        decay = look.scenes.latest("optimizer/weight_decay")
+        if decay is not None and not (decay.values > 0).any():
+            return state, ()
+        if state.looks < 6 or norm > self.shrunk * state.first or state.falls < 0.8 * (state.looks - 1):
+            return state, ()
+        share = left(picture)
+        bad = has_level(look) and picture.num_losses > 100 and share > self.high and not picture.is_falling
+        message = (
+            f"norm of all weights fell from {state.first:.4g} to {norm:.4g}, "
+            f"and {share:.0%} of what guessing gives is left of the loss"
+        )
+        evidence = (
+            Evidence(tag="weight/norm", step=picture.step, value=norm, expected=state.first),
+            Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=picture.loss_start),
+        )
+        severity = Severity.WARNING if bad else Severity.INFO
+        return state, (Sighting(severity, message, evidence=evidence, since=state.first_step),)

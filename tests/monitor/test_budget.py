@@ -1,0 +1,87 @@
+"""What a step pays for being watched, and how cadences follow."""
+
+import pytest
+import torch
+
+from sonde.monitor.budget import Budget
+from sonde.monitor.charges import Charges
+
+CPU = torch.device("cpu")
+
+
+def _after(num_steps: int, *, idle_steps: int) -> Charges:
+    charges = Charges()
+    for step in range(num_steps):
+        charges.looked("pre", idle=step % num_steps < idle_steps)
+    return charges
+
+
+def test_a_part_for_which_the_device_waits_pays_its_host_time() -> None:
+    charges = _after(10, idle_steps=10)
+    charges.on_device("pre", 5e-3)  # it holds the gaps in which the device waits
+    charges.on_host("pre", 1e-3)
+    assert charges.close() == pytest.approx(1e-3)
+    assert charges.host_s == pytest.approx(1e-3)
+
+
+def test_a_part_that_hides_pays_its_device_time_also_in_steps_where_it_is_not_timed() -> None:
+    charges = _after(10, idle_steps=0)
+    charges.on_device("pre", 2e-4)
+    for _ in range(3):
+        charges.on_host("pre", 1e-3)
+        assert charges.close() == pytest.approx(2e-4)
+
+
+def test_waiting_in_few_steps_is_forgiven_and_in_many_is_not() -> None:
+    for idle_steps, paid in ((1, 2e-4), (40, 1e-3)):
+        charges = Charges()
+        for step in range(200):
+            charges.looked("pre", idle=step >= 200 - idle_steps)
+        charges.on_device("pre", 2e-4)
+        charges.on_host("pre", 1e-3)
+        assert charges.close() == pytest.approx(paid)
+
+
+def test_parts_add_up_each_by_its_own_measure() -> None:
+    charges = Charges()
+    charges.looked("pre", idle=True)
+    charges.looked("post", idle=False)
+    charges.on_device("post", 3e-4)
+    charges.on_host("pre", 1e-3)
+    charges.on_host("post", 7e-4)
+    charges.on_host("hooks", 4e-3, like="post")
+    assert charges.close() == pytest.approx(1e-3 + 3e-4)
+    assert charges.host_s == pytest.approx(1e-3 + 7e-4 + 4e-3)
+    charges.on_host("hooks", 4e-3, like="pre")  # in a step without the others
+    assert charges.close() == pytest.approx(4e-3)
+
+
+def _spend(budget: Budget, num_steps: int, own_s: float) -> float:
+    for _ in range(num_steps):
+        budget.took("step", own_s, like="step")
+        stretch, _ = budget.step(0.1)
+    return stretch
+
+
+def test_the_first_steps_do_not_stretch_cadences() -> None:
+    budget = Budget(0.01, CPU)
+    assert _spend(budget, 20, 1.0) == 1.0
+    assert _spend(budget, 200, 1e-3) == 1.0
+    assert _spend(budget, 50, 1.0) > 1.0
+
+
+def test_a_step_in_which_something_is_prepared_does_not_stretch_cadences() -> None:
+    budget = Budget(0.01, CPU)
+    _spend(budget, 30, 0.0)
+    for _ in range(10):
+        budget.prepares_next()
+        assert _spend(budget, 1, 0.0) == 1.0
+        assert _spend(budget, 1, 10.0) == 1.0
+    assert _spend(budget, 10, 10.0) > 1.0
+
+
+def test_own_time_is_recorded_from_the_first_step_on() -> None:
+    budget = Budget(0.01, CPU)
+    budget.took("step", 0.5, like="step")
+    _, series = budget.step(1.0)
+    assert series["monitor/time"] == series["monitor/host"] == 0.5

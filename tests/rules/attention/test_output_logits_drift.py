@@ -1,0 +1,30 @@
+from sonde.core.findings import Severity
+from sonde.rules.attention.output_logits_drift import OutputLogitsDrift
+
+from ..traces import alarms, falling, flat, judge, rows
+
+
+def run(losses: list[float], values: list[float]) -> list[dict[str, float]]:
+    table = rows(len(losses), loss=losses)
+    for row, value in zip(table[:: len(losses) // len(values)], values, strict=True):
+        row["logits/log_z"] = value
+    return table
+
+
+def test_a_drift_is_information_at_the_third_look_while_the_loss_falls() -> None:
+    seen = judge(OutputLogitsDrift(), run(falling(200), [3.5, 8.0, 16.0, 30.0]))
+    assert (seen[0][0], seen[0][1].severity) == (101, Severity.INFO)
+    assert not alarms(seen)
+
+
+def test_it_is_a_warning_where_the_loss_stalls_between_two_looks() -> None:
+    seen = alarms(
+        judge(OutputLogitsDrift(), run([*falling(180), *flat(220, 0.4, noise=0.01)], [3.5, -8.0, -16.0, -9.0]))
+    )
+    assert 201 < seen[0][0] < 301
+
+
+def test_log_z_of_a_large_vocabulary_that_stays_is_healthy() -> None:
+    assert not judge(OutputLogitsDrift(), rows(10, logits__log_z=[11.0, 12.0, 11.5, 12.5, 12.0] * 2))
+    assert not judge(OutputLogitsDrift(), rows(10, logits__log_z=float("nan")))
+    assert not judge(OutputLogitsDrift(), rows(10, loss=1.0))

@@ -1,0 +1,55 @@
+import pytest
+from tests.rules.traces import alarms, falling, flat, judge, rows
+
+from sonde.core.findings import Severity
+from sonde.rules.data.bad_batch import BadBatch
+
+
+def healthy(num: int = 200, *, noise: float = 0.05) -> list[dict[str, float]]:
+    return rows(num, loss=falling(num, end=0.5, noise=noise), lr=0.1, grad__norm=flat(num, 1.0, noise=0.2))
+
+
+def test_a_jump_of_loss_and_gradient_after_an_ordinary_step_is_a_bad_batch() -> None:
+    table = healthy()
+    table[149] |= {"loss": 30.0, "grad/norm": 300.0}
+    seen = judge(BadBatch(), table)
+    assert [step for step, _ in seen] == [150]
+    assert seen[0][1].severity is Severity.WARNING
+
+
+def test_a_jump_that_a_growing_gradient_prepared_is_none() -> None:
+    table = healthy()
+    for i in range(20):
+        table[140 + i] |= {"loss": 0.6 * 1.5**i, "grad/norm": 2.0**i}
+    assert judge(BadBatch(), table) == []
+
+
+def test_a_jump_right_after_the_rate_jumped_is_none() -> None:
+    table = healthy()
+    for i in range(148, 200):
+        table[i]["lr"] = 10.0
+    table[149] |= {"loss": 30.0, "grad/norm": 300.0, "lr": 20.0}
+    assert judge(BadBatch(), table) == []
+
+
+@pytest.mark.parametrize("hurt", [True, False])
+def test_inputs_that_leave_their_band_are_information_and_with_a_spike_a_warning(hurt: bool) -> None:
+    table = healthy()
+    for i in range(1, 200, 20):
+        table[i]["batch/absmax@0"] = 3.0 + 0.1 * (i % 7)
+    table[150]["batch/absmax@0"] = 3000.0
+    if hurt:
+        table[150] |= {"loss": 30.0, "grad/norm": 300.0}
+    seen = judge(BadBatch(), table)
+    assert [step for step, _ in seen] == [151]
+    assert seen[0][1].severity is (Severity.WARNING if hurt else Severity.INFO)
+    assert seen[0][1].where == ("0",)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_healthy_runs_are_left_alone(seed: int) -> None:
+    table = rows(500, loss=falling(500, noise=0.3, seed=seed), lr=0.1, grad__norm=flat(500, noise=0.5, seed=seed))
+    for i in range(1, 500, 20):
+        table[i]["batch/absmax@0"] = 3.0 + 0.5 * (i % 3)
+    assert judge(BadBatch(), table) == []
+    assert alarms(judge(BadBatch(), rows(100, loss=float("nan"), lr=0.1))) == []

@@ -1,0 +1,17 @@
+from tests.rules.traces import falling, judge, rows
+
+from sonde.core.findings import Severity
+from sonde.rules.data.constant_labels import ConstantLabels
+from sonde.rules.scene import Fact
+
+
+def test_the_fact_is_a_warning_even_though_the_loss_falls() -> None:
+    fact = Fact("preflight", {"check": "constant-labels", "where": [], "value": 3})
+    seen = judge(ConstantLabels(), rows(20, loss=falling(20)), facts={4: [fact]})
+    assert seen[0][0] == 4
+    assert seen[0][1].severity is Severity.WARNING
+    assert "are 3" in seen[0][1].message
+
+
+def test_without_the_fact_nothing_is_said() -> None:
+    assert judge(ConstantLabels(), rows(300, loss=0.0)) == []

@@ -1,0 +1,49 @@
+import pytest
+from tests.rules.traces import alarms, falling, flat, judge, rows
+
+from sonde.rules.data.no_learnable_signal import NoLearnableSignal
+from sonde.rules.scene import Fact
+
+LABELS = {20: [Fact("preflight", {"check": "labels", "where": [], "value": 1.79, "num": 1280})]}
+
+
+def test_a_loss_that_stays_at_the_entropy_of_the_labels_is_found() -> None:
+    table = rows(400, loss=flat(400, 1.8, noise=0.02), grad__norm=flat(400, 0.5), update__ratio=1e-3)
+    seen = judge(NoLearnableSignal(), table, facts=LABELS)
+    assert alarms(seen)[0][0] == 199
+    assert "ignoring the inputs" in seen[0][1].message
+
+
+def test_without_the_labels_it_is_held_against_its_start() -> None:
+    table = rows(400, loss=flat(400, 1.0, noise=0.05), grad__norm=flat(400, 0.5), update__ratio=1e-3)
+    assert "its start" in judge(NoLearnableSignal(), table)[0][1].message
+
+
+@pytest.mark.parametrize(
+    "speaks_against",
+    [
+        {"update/ratio": 1e-7},  # the rate is too low
+        {"grad/cosine": 0.95},
+        {"val/loss": 0.5},
+    ],
+)
+def test_what_speaks_for_another_cause_keeps_it_silent(speaks_against: dict[str, float]) -> None:
+    table = rows(400, loss=flat(400, 1.8, noise=0.02), grad__norm=flat(400, 0.5), update__ratio=1e-3)
+    for row in table:
+        row.update(speaks_against)
+    assert judge(NoLearnableSignal(), table, facts=LABELS) == []
+
+
+def test_vanished_gradients_are_another_matter() -> None:
+    norms = [1.0] * 20 + [1e-6] * 380
+    table = rows(400, loss=flat(400, 1.8, noise=0.02), grad__norm=norms, update__ratio=1e-3)
+    assert judge(NoLearnableSignal(), table, facts=LABELS) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_trainings_that_learn_and_short_ones_are_left_alone(seed: int) -> None:
+    table = rows(600, loss=falling(600, start=1.8, end=0.4, seed=seed), grad__norm=flat(600, 0.5), update__ratio=1e-3)
+    assert judge(NoLearnableSignal(), table, facts=LABELS) == []
+    short = rows(150, loss=flat(150, 1.8), grad__norm=flat(150, 0.5), update__ratio=1e-3)
+    assert judge(NoLearnableSignal(), short, facts=LABELS) == []
+    assert judge(NoLearnableSignal(), rows(400, loss=float("nan")), facts=LABELS) == []

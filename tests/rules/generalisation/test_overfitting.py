@@ -1,0 +1,39 @@
+"""GEN001 overfitting."""
+
+import numpy as np
+
+from sonde.core.findings import Severity
+from sonde.rules.generalisation.overfitting import Overfitting
+
+from ..traces import falling, judge, rows, worst
+
+
+def _rows(validations: list[float], losses: list[float]) -> list[dict[str, float]]:
+    every = len(losses) // len(validations)
+    given = [validations[(i + 1) // every - 1] if (i + 1) % every == 0 else None for i in range(len(losses))]
+    return rows(len(losses), loss=losses, val__loss=given)
+
+
+def test_validation_that_turns_up_is_told_from_its_best_on() -> None:
+    validations = [2.0, 1.5, 1.2, 1.0, 0.95, 1.0, 1.1, 1.2, 1.3, 1.4]
+    seen = judge(Overfitting(), _rows(validations, falling(200, end=0.0)))
+    assert worst(seen) is Severity.WARNING
+    assert 140 <= seen[0][0] <= 180
+    assert seen[0][1].since in (80, 100, 120)
+
+
+def test_validation_that_follows_training_or_rises_with_it_is_silent() -> None:
+    assert judge(Overfitting(), _rows([2.0, 1.5, 1.2, 1.1, 1.05, 1.02, 1.0, 0.99, 0.98, 0.98], falling(200))) == []
+    rising = list(np.linspace(1.0, 2.0, 200))
+    assert judge(Overfitting(), _rows([1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 2.0], rising)) == []
+
+
+def test_noise_of_frequent_evaluations_is_silent() -> None:
+    for seed in range(5):
+        noise = np.exp(0.2 * np.random.default_rng(seed).normal(size=60))
+        assert judge(Overfitting(), _rows(list(0.3 * noise), falling(300))) == []
+
+
+def test_a_solved_task_cannot_overfit() -> None:
+    validations = [0.5, 0.05, 0.01, 0.005, 0.004, 0.005, 0.006, 0.007, 0.008, 0.009]
+    assert judge(Overfitting(), _rows(validations, falling(200, end=0.0))) == []

@@ -1,0 +1,30 @@
+"""GEN002 underfitting."""
+
+from sonde.core.findings import Severity
+from sonde.rules.generalisation.underfitting import Underfitting
+
+from ..traces import falling, flat, judge, rows, worst
+
+
+def _every(num: int, every: int, values: list[float]) -> list[float | None]:
+    return [values[(i + 1) // every - 1] if (i + 1) % every == 0 else None for i in range(num)]
+
+
+def test_both_high_and_slow_is_a_warning_after_six_evaluations() -> None:
+    losses = [*falling(50, start=1.6, end=1.4, noise=0.01), *flat(150, 1.4, noise=0.01)]
+    seen = judge(Underfitting(), rows(200, loss=losses, val__loss=_every(200, 20, [1.5, *[1.4] * 9])))
+    assert [step for step, _ in seen][0] == 80
+    assert worst(seen) is Severity.WARNING
+
+
+def test_a_pretrained_model_is_held_against_guessing_where_that_is_known() -> None:
+    given = rows(200, loss=flat(200, 0.45), val__loss=_every(200, 20, [0.45] * 10), label__entropy=1.4)
+    assert judge(Underfitting(), given) == []
+
+
+def test_low_losses_wide_gaps_and_late_breakthroughs_are_no_warning() -> None:
+    given = rows(200, loss=falling(200), val__loss=_every(200, 20, [1.0, *[0.4] * 9]))
+    assert judge(Underfitting(), given) == []
+    late = [*flat(120, 1.8, noise=0.01), *[1.8 * 0.95**i for i in range(80)]]
+    validations = [1.8, 1.8, 1.8, 1.3, 0.3]
+    assert worst(judge(Underfitting(), rows(200, loss=late, val__loss=_every(200, 40, validations)))) is None

@@ -1,0 +1,50 @@
+import numpy as np
+
+from sonde.core.findings import Severity
+from sonde.rules.gradients.exploding_gradients import ExplodingGradients
+
+from ..traces import alarms, falling, flat, judge, rows, worst
+
+
+def test_a_steady_explosion_with_a_rising_loss_is_seen_long_before_overflow() -> None:
+    norms = [1.08**step for step in range(120)]
+    losses = [2.0 + 0.02 * norm for norm in norms]
+    seen = alarms(judge(ExplodingGradients(), rows(120, loss=losses, grad__norm=norms)))
+    assert 55 < seen[0][0] < 90
+    assert "growing" in seen[0][1].message
+
+
+def test_four_doublings_within_a_few_steps_are_seen_at_the_first_chance() -> None:
+    norms = [*flat(60), 3.0, 40.0, 900.0, 2e4]
+    losses = [*flat(60), 1.0, 1.5, 30.0, 900.0]
+    seen = alarms(judge(ExplodingGradients(), rows(64, loss=losses, grad__norm=norms)))
+    assert seen[0][0] == 63
+    assert worst(seen) is Severity.CRITICAL
+
+
+def test_gradients_that_grow_on_leaving_a_plateau_of_a_falling_loss_are_no_alarm() -> None:
+    norms = [0.01 * min(1.1**step, 60) for step in range(300)]
+    seen = judge(ExplodingGradients(), rows(300, loss=falling(300), grad__norm=norms))
+    assert not alarms(seen)
+
+
+def test_three_spikes_that_undo_the_training_are_heavy_tails() -> None:
+    norms, losses = np.array(flat(200)), np.array(flat(200))
+    for at in (120, 150, 180):
+        norms[at], losses[at + 1] = 80.0, 9.0
+    seen = alarms(judge(ExplodingGradients(), rows(200, loss=losses.tolist(), grad__norm=norms.tolist())))
+    assert seen[0][0] == 182
+    assert seen[0][1].since == 121
+
+
+def test_growth_with_depth_is_information_while_the_loss_falls() -> None:
+    sizes = {f"grad/rms@{layer}.weight": 4.0 ** (6 - layer) for layer in range(7)}
+    table = rows(40, loss=falling(40), grad__norm=flat(40))
+    seen = judge(ExplodingGradients(), [row | sizes for row in table])
+    assert worst(seen) is Severity.INFO
+    assert seen[0][0] == 2
+
+
+def test_nan_norms_and_missing_ones_are_left_to_other_rules() -> None:
+    assert not judge(ExplodingGradients(), rows(30, loss=1.0, grad__norm=float("nan")))
+    assert not judge(ExplodingGradients(), rows(30, loss=1.0))

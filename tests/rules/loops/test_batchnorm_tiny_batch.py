@@ -1,0 +1,26 @@
+from tests.rules.traces import falling, judge, rows
+
+from sonde.core.findings import Severity
+from sonde.rules.loops.batchnorm_tiny_batch import BatchnormTinyBatch
+from sonde.rules.scene import Fact
+
+FACT = Fact("preflight", {"check": "batchnorm-few-values", **{"where": ["bn"], "num": 1, "value": 2}})
+
+
+def test_the_fact_is_a_finding_from_its_step_to_the_end_whatever_the_loss_does() -> None:
+    seen = judge(BatchnormTinyBatch(), rows(30, loss=falling(30)), facts={3: [FACT]})
+    assert [step for step, _ in seen] == list(range(3, 31))
+    for _, sighting in seen:
+        assert sighting.severity is Severity.WARNING
+        assert sighting.since == 3
+        assert sighting.where == ("bn",)
+        assert "2 values a channel" in sighting.message
+
+
+def test_without_the_fact_nothing_is_said() -> None:
+    others = [
+        Fact("preflight", {"check": "labels", "value": 1.6}),
+        Fact("not-measured", {"check": "batchnorm-few-values"}),
+    ]
+    assert judge(BatchnormTinyBatch(), rows(300, loss=1.0), facts={3: others}) == []
+    assert judge(BatchnormTinyBatch(), rows(300, loss=float("nan"))) == []

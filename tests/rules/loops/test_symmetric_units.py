@@ -1,0 +1,23 @@
+from tests.rules.traces import falling, judge, rows
+
+from sonde.core.findings import Severity
+from sonde.rules.loops.symmetric_units import SymmetricUnits
+from sonde.rules.scene import Fact
+
+FACT = Fact("preflight", {"check": "symmetric-units", **{"where": ["0.weight"], "num": 1, "value": 0.5}})
+
+
+def test_the_fact_is_a_finding_from_its_step_to_the_end_whatever_the_loss_does() -> None:
+    seen = judge(SymmetricUnits(), rows(30, loss=falling(30)), facts={3: [FACT]})
+    assert [step for step, _ in seen] == list(range(3, 31))
+    for _, sighting in seen:
+        assert sighting.severity is Severity.WARNING
+        assert sighting.since == 3
+        assert sighting.where == ("0.weight",)
+        assert "1 weight matrices" in sighting.message
+
+
+def test_without_the_fact_nothing_is_said() -> None:
+    others = [Fact("preflight", {"check": "labels", "value": 1.6}), Fact("not-measured", {"check": "symmetric-units"})]
+    assert judge(SymmetricUnits(), rows(300, loss=1.0), facts={3: others}) == []
+    assert judge(SymmetricUnits(), rows(300, loss=float("nan"))) == []

@@ -1,0 +1,31 @@
+"""LOS008 initial-loss-high."""
+
+from sonde.core.findings import Severity
+from sonde.rules.losses.initial_loss_high import InitialLossHigh
+
+from ..traces import alarms, falling, judge, rows
+
+
+def test_a_start_far_above_guessing_is_said_once() -> None:
+    entropy = [2.3 if i == 100 else None for i in range(140)]
+    seen = judge(InitialLossHigh(), rows(140, loss=falling(140, start=9.0, end=1.0), label__entropy=entropy))
+    assert [(step, sighting.severity) for step, sighting in seen] == [(101, Severity.INFO)]
+
+
+def test_still_worse_than_guessing_after_150_steps_is_a_warning() -> None:
+    given = rows(300, loss=falling(300, start=900, end=9.0), label__entropy=1.4, batch__size=64)
+    assert alarms(judge(InitialLossHigh(), given))[0][0] == 150
+
+
+def test_a_summed_loss_that_starts_at_the_batch_times_guessing_is_no_warning() -> None:
+    given = rows(300, loss=falling(300, start=64 * 1.4, end=9.0), label__entropy=1.4, batch__size=64)
+    assert alarms(judge(InitialLossHigh(), given)) == []
+
+
+def test_a_steep_first_fall_counts_without_labels() -> None:
+    losses = [50.0, *[10.0] * 5, *[1.0] * 30]
+    assert [step for step, _ in judge(InitialLossHigh(), rows(36, loss=losses))] == [20]
+
+
+def test_an_ordinary_start_is_silent() -> None:
+    assert judge(InitialLossHigh(), rows(200, loss=falling(200, start=2.35), label__entropy=2.3, batch__size=8)) == []

@@ -1,0 +1,34 @@
+"""LOS004 loss-stuck."""
+
+import numpy as np
+
+from sonde.core.findings import Severity
+from sonde.rules.losses.loss_stuck import LossStuck
+
+from ..traces import alarms, falling, flat, judge, rows, worst
+
+
+def test_a_loss_at_its_start_is_information_at_100_steps_and_a_warning_at_200() -> None:
+    seen = judge(LossStuck(), rows(300, loss=flat(300, 1.39, noise=0.01), grad__norm=0.2))
+    assert seen[0][0] == 100
+    assert seen[0][1].severity is Severity.INFO
+    assert 200 <= alarms(seen)[0][0] <= 205
+
+
+def test_better_validation_takes_the_warning_back() -> None:
+    validations = [None if i % 50 else 1.0 - i / 1000 for i in range(300)]
+    seen = judge(LossStuck(), rows(300, loss=flat(300, 1.39, noise=0.01), val__loss=validations))
+    assert worst(seen) is Severity.INFO
+
+
+def test_falling_breaking_through_and_going_bad_later_are_silent() -> None:
+    assert judge(LossStuck(), rows(300, loss=falling(300))) == []
+    late = [*flat(150, 1.8, noise=0.01), *np.linspace(1.8, 0.1, 50), *flat(200, 0.1)]
+    assert alarms(judge(LossStuck(), rows(400, loss=late))) == []
+    returned = [*falling(100), *flat(300, 2.4, noise=0.02)]
+    assert judge(LossStuck(), rows(400, loss=returned)) == []
+
+
+def test_losses_about_zero_and_short_runs_are_not_judged() -> None:
+    assert judge(LossStuck(), rows(300, loss=np.random.default_rng(0).normal(size=300))) == []
+    assert judge(LossStuck(), rows(90, loss=flat(90))) == []

@@ -1,0 +1,29 @@
+"""LOS007 slow-progress."""
+
+import numpy as np
+
+from sonde.core.findings import Severity
+from sonde.rules.losses.slow_progress import SlowProgress
+
+from ..traces import falling, flat, judge, rows, worst
+
+
+def _line(num: int, *, noise: float = 0.05) -> list[float]:
+    return list(np.linspace(1.0, 0.75, num) * np.array(flat(num, noise=noise)))
+
+
+def test_a_shallow_line_with_tiny_updates_is_a_warning_from_150_steps_on() -> None:
+    seen = judge(SlowProgress(), rows(250, loss=_line(250), update__ratio=2e-4, lr=1e-5, grad__norm=1.0))
+    first = next(step for step, sighting in seen if sighting.severity is Severity.WARNING)
+    assert 150 <= first <= 220
+
+
+def test_with_healthy_updates_it_is_information() -> None:
+    assert worst(judge(SlowProgress(), rows(250, loss=_line(250), update__ratio=5e-3, lr=0.1))) is Severity.INFO
+
+
+def test_learning_curves_plateaus_and_warmups_are_silent() -> None:
+    assert judge(SlowProgress(), rows(300, loss=falling(300), update__ratio=1e-4, lr=0.1)) == []
+    assert judge(SlowProgress(), rows(300, loss=flat(300), update__ratio=1e-4, lr=0.1)) == []
+    warmup = [1e-5 * (i + 1) for i in range(250)]
+    assert judge(SlowProgress(), rows(250, loss=_line(250), update__ratio=1e-4, lr=warmup)) == []

@@ -1,0 +1,29 @@
+from sonde.core.findings import Severity
+from sonde.rules.optimisers.epsilon_underflow import EpsilonUnderflow
+
+from ..traces import alarms, falling, flat, judge, rows
+
+
+def run(losses: list[float], share: float, zero: float = 0.0) -> list[dict[str, float]]:
+    table = rows(len(losses), loss=losses)
+    for name in "abc":
+        table[10] |= {f"adam/epsilon_share@{name}": share, f"adam/zero_share@{name}": zero}
+    return table
+
+
+def test_all_tensors_below_epsilon_are_a_warning_once_the_loss_is_known_to_be_stuck() -> None:
+    seen = judge(EpsilonUnderflow(), run(flat(160, noise=0.01), 1.0))
+    assert (seen[0][0], seen[0][1].severity) == (11, Severity.INFO)
+    assert alarms(seen)[0][0] == 100
+
+
+def test_elements_that_never_had_a_gradient_do_not_count() -> None:
+    assert not judge(EpsilonUnderflow(), run(flat(160), 0.9, zero=0.9))
+
+
+def test_a_training_that_goes_well_is_no_alarm() -> None:
+    assert not alarms(judge(EpsilonUnderflow(), run(falling(300), 1.0)))
+
+
+def test_it_abstains_for_other_optimisers() -> None:
+    assert not judge(EpsilonUnderflow(), rows(160, loss=flat(160)))

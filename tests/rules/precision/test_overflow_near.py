@@ -1,0 +1,22 @@
+from sonde.core.findings import Severity
+from sonde.rules.precision.overflow_near import OverflowNear
+from sonde.rules.scene import Fact
+
+from ..traces import judge, rows
+
+
+def test_little_headroom_is_information_once_and_a_warning_twice() -> None:
+    seen = judge(OverflowNear(), rows(2, act__headroom_at_pool=0.5))
+    assert [sighting.severity for _, sighting in seen] == [Severity.INFO, Severity.WARNING]
+
+
+def test_with_skipped_steps_one_look_is_enough() -> None:
+    skipped = {1: [Fact("skipped-step", {"total": total}) for total in (1, 2, 3)]}
+    ((_, sighting),) = judge(OverflowNear(), rows(1, act__headroom_at_pool=1.0), facts=skipped)
+    assert sighting.severity is Severity.WARNING
+
+
+def test_ample_or_unknown_headroom_says_nothing() -> None:
+    assert not judge(OverflowNear(), rows(5, act__headroom_at_pool=12.0))
+    assert not judge(OverflowNear(), rows(5, act__headroom_at_pool=float("nan")))
+    assert not judge(OverflowNear(), rows(5, loss=1.0))

@@ -1,0 +1,45 @@
+"""SCH002 lr-vanished."""
+
+import math
+
+from sonde.core.findings import Severity
+from sonde.rules.schedules.lr_vanished import LrVanished
+
+from ..traces import alarms, flat, judge, rows, worst
+
+
+def _learned(rates: list[float], *, speed: float, floor: float) -> list[float]:
+    """A loss that falls with the sum of rates, as gradient flow does."""
+    way, losses = 0.0, []
+    for rate, noise in zip(rates, flat(len(rates), noise=0.01), strict=True):
+        losses.append((floor + (2 - floor) * math.exp(-speed * way)) * noise)
+        way += rate
+    return losses
+
+
+def _cosine(length: int, num: int) -> list[float]:
+    return [0.5 * (1 + math.cos(math.pi * min(1.0, i / length))) for i in range(num)]
+
+
+def test_a_schedule_a_quarter_as_long_as_the_run_is_a_warning() -> None:
+    rates = _cosine(80, 320)
+    seen = alarms(judge(LrVanished(), rows(320, loss=_learned(rates, speed=0.02, floor=0.0), lr=rates, grad__norm=1.0)))
+    assert 100 < seen[0][0] < 180
+    assert seen[0][1].since is not None
+    assert 74 <= seen[0][1].since <= 80
+
+
+def test_a_cosine_that_ends_with_the_run_is_at_most_information() -> None:
+    rates = _cosine(300, 300)
+    seen = judge(LrVanished(), rows(300, loss=_learned(rates, speed=0.01, floor=0.0), lr=rates))
+    assert worst(seen) in (None, Severity.INFO)
+
+
+def test_a_loss_that_was_flat_before_the_decay_is_silent() -> None:
+    rates = [*[1.0] * 200, *_cosine(50, 200)]
+    assert judge(LrVanished(), rows(400, loss=_learned(rates, speed=0.1, floor=0.5), lr=rates)) == []
+
+
+def test_a_warmup_from_zero_is_silent() -> None:
+    rates = [i / 100 for i in range(100)]
+    assert judge(LrVanished(), rows(100, loss=_learned(rates, speed=0.1, floor=0.1), lr=rates)) == []

@@ -1,0 +1,24 @@
+import numpy as np
+import pytest
+from tests.rules.systems.test_throughput_drop import times
+from tests.rules.traces import judge, rows
+
+from sonde.rules.systems.step_time_grows import StepTimeGrows
+
+
+def test_steps_that_take_longer_with_every_epoch_are_found() -> None:
+    series = [t for epoch in range(6) for t in times(64, 0.002 * (1 + 0.4 * epoch), seed=epoch)]
+    seen = judge(StepTimeGrows(), rows(384, time__step=series))
+    assert seen
+    assert seen[0][0] % 24 == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_steady_steps_on_a_busy_machine_are_left_alone(seed: int) -> None:
+    assert judge(StepTimeGrows(), rows(2000, time__step=times(2000, 0.002, seed))) == []
+
+
+def test_a_slow_start_and_a_long_run_are_left_alone_and_memory_is_bounded() -> None:
+    rule = StepTimeGrows()
+    series = np.r_[np.linspace(1.0, 0.1, 50), np.full(4950, 0.1)]
+    assert judge(rule, rows(5000, time__step=list(series))) == []

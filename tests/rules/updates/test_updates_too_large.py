@@ -1,0 +1,32 @@
+from sonde.core.findings import Severity
+from sonde.rules.updates.updates_too_large import UpdatesTooLarge
+
+from ..traces import alarms, falling, flat, judge, rows, worst
+
+
+def ratios(value: float) -> dict[str, float]:
+    return {f"update/ratio@{layer}.weight": value for layer in range(4)}
+
+
+def test_large_updates_and_a_lost_loss_are_a_warning_within_ten_losses() -> None:
+    losses = [1.0] * 5 + [1.5**step for step in range(20)]
+    seen = alarms(judge(UpdatesTooLarge(), [row | ratios(0.4) for row in rows(25, loss=losses, lr=1.0)]))
+    assert 10 <= seen[0][0] <= 13
+
+
+def test_large_updates_of_a_training_that_goes_well_are_information() -> None:
+    seen = judge(UpdatesTooLarge(), [row | ratios(0.2) for row in rows(300, loss=falling(300), lr=0.1)])
+    assert worst(seen) is Severity.INFO
+
+
+def test_ordinary_updates_say_nothing_even_where_the_loss_is_stuck() -> None:
+    assert not judge(UpdatesTooLarge(), [row | ratios(0.01) for row in rows(300, loss=flat(300), lr=0.1)])
+
+
+def test_one_layer_alone_is_not_the_rate() -> None:
+    one = ratios(1e-3) | {"update/ratio@0.weight": 0.9}
+    assert not judge(UpdatesTooLarge(), [row | one for row in rows(300, loss=flat(300), lr=0.1)])
+
+
+def test_it_abstains_without_updates() -> None:
+    assert not judge(UpdatesTooLarge(), rows(50, loss=[2.0**step for step in range(50)], lr=0.1))
