@@ -45,7 +45,7 @@ def train(
         loss = loss_of(model(x), y)
         if before_backward == "zero":
             optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         if before_backward == "zero after":
             optimizer.zero_grad(set_to_none=False)
         optimizer.step()
@@ -75,7 +75,7 @@ def test_clearing_between_backward_and_step_is_found(to_none: bool) -> None:
     loop = Loop(model, optimizer)
     for _ in range(4):
         x, y = batch()
-        functional.cross_entropy(model(x), y).backward()
+        functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
         optimizer.zero_grad(set_to_none=to_none)
         optimizer.step()
         loop.close_step()
@@ -107,7 +107,7 @@ def test_clearing_anywhere_else_is_right(to_none: bool, where: str) -> None:
         loss = functional.cross_entropy(model(x), y)
         if where == "before backward":
             optimizer.zero_grad(set_to_none=to_none)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         if where == "after step":
             optimizer.zero_grad(set_to_none=to_none)
@@ -123,10 +123,10 @@ def test_players_of_a_game_clear_their_gradients_late_and_are_right(to_none: boo
     for _ in range(8):
         second.zero_grad(set_to_none=to_none)
         real, made = judges(torch.randn(16, 8)), judges(makes(torch.randn(16, 4)).detach())
-        (functional.softplus(-real).mean() + functional.softplus(made).mean()).backward()
+        (functional.softplus(-real).mean() + functional.softplus(made).mean()).backward()  # type: ignore[no-untyped-call]
         second.step()
-        first.zero_grad(set_to_none=to_none)
-        functional.softplus(-judges(makes(torch.randn(16, 4)))).mean().backward()  # adds to the judge's gradients
+        first.zero_grad(set_to_none=to_none)  # the next line adds to the gradients of the judge too
+        functional.softplus(-judges(makes(torch.randn(16, 4)))).mean().backward()  # type: ignore[no-untyped-call]
         first.step()
         loop.close_step()
     assert loop.checks() == set()
@@ -145,7 +145,7 @@ def test_accumulation_is_told_from_accumulation_that_is_not_divided(divided: boo
             if kind == "cross-entropy"
             else functional.mse_loss(model(x), x[:, :1])
         )
-        (loss / 4 if divided else loss).backward()
+        (loss / 4 if divided else loss).backward()  # type: ignore[no-untyped-call]
         over = i % 4 == 3
         if over:
             optimizer.step()
@@ -216,7 +216,7 @@ def test_evaluation_in_train_mode_is_found_after_the_first_steps_too(module: nn.
         model.train()
         for _ in range(8):
             optimizer.zero_grad()
-            functional.cross_entropy(model(torch.randn(16, 8)), torch.randint(0, 5, (16,))).backward()
+            functional.cross_entropy(model(torch.randn(16, 8)), torch.randint(0, 5, (16,))).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             loop.close_step()
         loop.preflight.boundary()
@@ -240,7 +240,7 @@ def train_then_evaluate(model: nn.Module, *, right: bool) -> Loop:
     loop = Loop(model, optimizer, steps=2)
     for _ in range(8):
         optimizer.zero_grad()
-        functional.cross_entropy(model(torch.randn(16, 8)), torch.randint(0, 5, (16,))).backward()
+        functional.cross_entropy(model(torch.randn(16, 8)), torch.randint(0, 5, (16,))).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         loop.close_step()
     model.train(not right)
@@ -293,7 +293,7 @@ def test_a_parameter_in_no_optimiser_is_named_unless_somebody_else_updates_it() 
     for _ in range(5):
         x, y = batch()
         model.zero_grad()
-        functional.cross_entropy(model(x), y).backward()
+        functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
         watched.step()
         other.step()
         loop.close_step()
@@ -308,7 +308,7 @@ def test_frozen_layers_are_told_with_the_share_that_never_learned() -> None:
     assert fact["fresh"] == pytest.approx(128 / (128 + 80))
     model = net()
     with torch.no_grad():
-        model[0].weight.copy_(torch.randn(16, 8))
+        model[0].weight.copy_(torch.randn(16, 8))  # type: ignore[operator]
     model[0].requires_grad_(False)
     assert train(model).facts["frozen-parameter"][0]["fresh"] == 0
 
@@ -324,14 +324,14 @@ def test_a_group_of_rate_zero_is_told_and_a_warmup_that_starts_at_zero_is_not() 
 def test_units_that_stay_alike_are_found_and_a_zero_started_output_is_not() -> None:
     model = net()
     with torch.no_grad():
-        model[0].weight.fill_(0.1)
-        model[0].bias.zero_()
-        model[2].weight.fill_(0.1)
+        model[0].weight.fill_(0.1)  # type: ignore[operator]
+        model[0].bias.zero_()  # type: ignore[operator]
+        model[2].weight.fill_(0.1)  # type: ignore[operator]
     loop = train(model, steps=14)
     assert loop.facts["symmetric-units"][0]["where"] == ["0.weight"]
     model = net()
     with torch.no_grad():
-        model[2].weight.zero_()
+        model[2].weight.zero_()  # type: ignore[operator]
     assert train(model, steps=14).checks() == set()
 
 
@@ -378,7 +378,7 @@ def test_a_clip_before_unscale_is_found(unscaled: bool) -> None:
         x, y = batch()
         optimizer.zero_grad()
         loss = functional.cross_entropy(model(x), y)
-        scaler.scale(loss).backward()
+        scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         if unscaled:
             scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -403,7 +403,7 @@ def test_training_is_bit_identical_and_no_random_number_is_drawn() -> None:
                 loop.preflight.batch(x, y)
             loss = functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             if loop:
@@ -439,7 +439,7 @@ def test_nothing_is_hooked_after_the_first_steps_but_for_a_glance() -> None:
     for _ in range(15):
         hooked.append(bool(model._forward_hooks))
         optimizer.zero_grad()
-        functional.cross_entropy(model(torch.randn(4, 8)), torch.randint(0, 5, (4,))).backward()
+        functional.cross_entropy(model(torch.randn(4, 8)), torch.randint(0, 5, (4,))).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         loop.close_step()
     assert hooked == [True] * 4 + [False] * 6 + [True] * 4 + [False]

@@ -1,10 +1,8 @@
 """Which parameters take part in the training: those without an optimiser, without a gradient, or frozen."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, final
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -18,7 +16,7 @@ from sonde.probes.stacks import user_line
 
 _STEPS = 3
 """Steps of an optimiser after which something is said."""
-_ROUNDS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @final
@@ -140,7 +138,7 @@ class Membership:
             for module in model.modules()
             if isinstance(module, nn.Embedding | nn.EmbeddingBag)
         )
-        kinds = {id(m.weight) for model in self._models.values() for m in model.modules() if isinstance(m, _ROUNDS)}
+        kinds = {id(m.weight) for model in self._models.values() for m in model.modules() if isinstance(m, _LAYERS)}
         looked_at = [p for _, p in found if id(p) in matrices and id(p) in kinds and readable(p) and p.numel() >= 32]
         looked_at = [p for p in looked_at if p.device == looked_at[0].device]
 
@@ -157,7 +155,7 @@ class Membership:
             with apart(parameter.device):
                 values = parameter.detach().float()
                 tensors += [values.std(correction=0).double(), values.abs().amax().double()]
-        self._readings += settle(tensors, partial(judge))
+        self._readings += settle(tensors, judge)
 
     def _tell(self, check: str, found: list[tuple[str, Tensor]], line: str | None, **more: Any) -> None:
         total = sum(p.numel() for p in _once(self._parameters()))
@@ -173,4 +171,4 @@ def _once(parameters: list[Tensor]) -> list[Tensor]:
 def _is_zero(rate: Any) -> bool:
     if isinstance(rate, Tensor):
         return rate.device.type == "cpu" and float(rate) == 0  # on a device it would have to be waited for
-    return rate is not None and torch.is_tensor(rate) is False and float(rate) == 0
+    return rate is not None and float(rate) == 0

@@ -22,7 +22,7 @@ from sonde.probes.stacks import user_line
 _MOST_VALUES = 2**20
 _MOST_CLASSES = 1024
 _CONFIRMED = 2  # iterations in a row
-_NUM_NUMBERS = 11
+_NUM_NUMBERS = 10
 _LEAST_LABELS = 32
 _LEAST_BATCHES = 4
 
@@ -151,7 +151,7 @@ class OutputGradients:
             counts = numbers[place + _NUM_NUMBERS : place + _NUM_NUMBERS + backward.classes.numel()]
             place += _NUM_NUMBERS + backward.classes.numel()
             tolerance = 3e-2 if backward.is_half else 1e-3
-            smallest, off_one, off_zero, one_negative, num_rows, positive, missing, square, first, last, _ = row
+            smallest, off_one, off_zero, one_negative, num_rows, positive, missing, square, first, last = row
             is_entropy = backward.num_classes > 1 and off_zero < tolerance and one_negative == 1 and num_rows > 0
             entropies.append(is_entropy and smallest >= 0 and off_one < tolerance)
             if is_entropy:
@@ -210,7 +210,6 @@ def _measure(output: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
     p_target = y.softmax(1).gather(1, target[:, None])[:, 0]
     one_negative = (((g < 0).sum(1) == 1) | ~alive).all()
     largest = g.abs().amax()
-    ones = torch.ones((), device=g.device)
     numbers = (
         y.amin(),
         (y.sum(1) - 1).abs().amax(),
@@ -222,7 +221,6 @@ def _measure(output: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         g.square().sum(),
         torch.where(alive, target, y.shape[1]).amin(),
         torch.where(alive, target, -1).amax(),
-        ones,
     )
     num = min(y.shape[1], _MOST_CLASSES)
     classes = torch.zeros(num, device=g.device).scatter_add_(0, target.clamp(max=num - 1), weight)

@@ -5,7 +5,7 @@ from ..traces import alarms, falling, flat, judge, rows
 
 
 def run(losses: list[float], values: list[float]) -> list[dict[str, float]]:
-    table = rows(len(losses), loss=losses)
+    table = rows(len(losses), loss=losses, grad__norm=[1.0 + 0.02 * step for step in range(len(losses))])
     for row, value in zip(table[:: len(losses) // len(values)], values, strict=True):
         row["logits/log_z"] = value
     return table
@@ -19,9 +19,15 @@ def test_a_drift_is_information_at_the_third_look_while_the_loss_falls() -> None
 
 def test_it_is_a_warning_where_the_loss_stalls_between_two_looks() -> None:
     seen = alarms(
-        judge(OutputLogitsDrift(), run([*falling(180), *flat(220, 0.4, noise=0.01)], [3.5, -8.0, -16.0, -9.0]))
+        judge(OutputLogitsDrift(), run([*falling(230), *flat(170, 0.4, noise=0.01)], [3.5, -8.0, -16.0, -9.0]))
     )
     assert 201 < seen[0][0] < 301
+
+
+def test_a_classifier_that_becomes_sure_is_no_alarm() -> None:
+    table = run([*falling(230), *flat(170, 0.4, noise=0.01)], [1.6, 6.0, 12.0, 15.0])
+    calm = [{**row, "grad/norm": 1.0} for row in table]
+    assert not alarms(judge(OutputLogitsDrift(), calm))
 
 
 def test_log_z_of_a_large_vocabulary_that_stays_is_healthy() -> None:

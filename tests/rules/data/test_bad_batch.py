@@ -46,10 +46,10 @@ def test_inputs_that_leave_their_band_are_information_and_with_a_spike_a_warning
     assert seen[0][1].where == ("0",)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_healthy_runs_are_left_alone(seed: int) -> None:
-    table = rows(500, loss=falling(500, noise=0.3, seed=seed), lr=0.1, grad__norm=flat(500, noise=0.5, seed=seed))
-    for i in range(1, 500, 20):
+    table = rows(300, loss=falling(300, noise=0.3, seed=seed), lr=0.1, grad__norm=flat(300, noise=0.5, seed=seed))
+    for i in range(1, 300, 20):
         table[i]["batch/absmax@0"] = 3.0 + 0.5 * (i % 3)
     assert judge(BadBatch(), table) == []
     assert alarms(judge(BadBatch(), rows(100, loss=float("nan"), lr=0.1))) == []

@@ -5,7 +5,7 @@ import numpy as np
 from sonde.core.findings import Severity
 from sonde.rules.generalisation.overfitting import Overfitting
 
-from ..traces import falling, judge, rows, worst
+from ..traces import alarms, falling, judge, rows, worst
 
 
 def _rows(validations: list[float], losses: list[float]) -> list[dict[str, float]]:
@@ -31,7 +31,7 @@ def test_validation_that_follows_training_or_rises_with_it_is_silent() -> None:
 def test_noise_of_frequent_evaluations_is_silent() -> None:
     for seed in range(5):
         noise = np.exp(0.2 * np.random.default_rng(seed).normal(size=60))
-        assert judge(Overfitting(), _rows(list(0.3 * noise), falling(300))) == []
+        assert alarms(judge(Overfitting(), _rows(list(0.3 * noise), falling(300)))) == []
 
 
 def test_a_solved_task_cannot_overfit() -> None:

@@ -4,7 +4,7 @@ from sonde.core.findings import Severity
 from sonde.rules.loops.accumulation_not_scaled import AccumulationNotScaled
 from sonde.rules.scene import Fact
 
-FACT = Fact("preflight", {"check": "accumulation-not-scaled", **{"value": 8}})
+FACT = Fact("preflight", {"check": "accumulation-not-scaled", "value": 8})
 
 
 def test_the_fact_is_a_finding_from_its_step_to_the_end_whatever_the_loss_does() -> None:

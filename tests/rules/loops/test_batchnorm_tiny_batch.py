@@ -4,7 +4,7 @@ from sonde.core.findings import Severity
 from sonde.rules.loops.batchnorm_tiny_batch import BatchnormTinyBatch
 from sonde.rules.scene import Fact
 
-FACT = Fact("preflight", {"check": "batchnorm-few-values", **{"where": ["bn"], "num": 1, "value": 2}})
+FACT = Fact("preflight", {"check": "batchnorm-few-values", "where": ["bn"], "num": 1, "value": 2})
 
 
 def test_the_fact_is_a_finding_from_its_step_to_the_end_whatever_the_loss_does() -> None:

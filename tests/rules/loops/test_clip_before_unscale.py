@@ -4,7 +4,7 @@ from sonde.core.findings import Severity
 from sonde.rules.loops.clip_before_unscale import ClipBeforeUnscale
 from sonde.rules.scene import Fact
 
-FACT = Fact("preflight", {"check": "clip-before-unscale", **{"value": 65536.0}})
+FACT = Fact("preflight", {"check": "clip-before-unscale", "value": 65536.0})
 
 
 def test_the_fact_is_a_finding_from_its_step_to_the_end_whatever_the_loss_does() -> None:

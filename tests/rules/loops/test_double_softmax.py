@@ -4,7 +4,7 @@ from sonde.core.findings import Severity
 from sonde.rules.loops.double_softmax import DoubleSoftmax
 from sonde.rules.scene import Fact
 
-FACT = Fact("preflight", {"check": "double-softmax", **{"value": "softmax", "line": "train.py:3"}})
+FACT = Fact("preflight", {"check": "double-softmax", "value": "softmax", "line": "train.py:3"})
 
 
 def test_the_fact_is_a_finding_from_its_step_to_the_end_whatever_the_loss_does() -> None:

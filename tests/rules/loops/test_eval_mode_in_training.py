@@ -4,7 +4,7 @@ from sonde.core.findings import Severity
 from sonde.rules.loops.eval_mode_in_training import EvalModeInTraining
 from sonde.rules.scene import Fact
 
-FACT = Fact("preflight", {"check": "eval-mode-in-training", **{"where": ["drop"], "value": 1, "line": "train.py:9"}})
+FACT = Fact("preflight", {"check": "eval-mode-in-training", "where": ["drop"], "value": 1, "line": "train.py:9"})
 
 
 def test_the_fact_is_a_finding_from_its_step_to_the_end_whatever_the_loss_does() -> None:

@@ -4,7 +4,7 @@ from sonde.core.findings import Severity
 from sonde.rules.loops.missing_zero_grad import MissingZeroGrad
 from sonde.rules.scene import Fact
 
-FACT = Fact("preflight", {"check": "missing-zero-grad", **{"value": 2, "line": "train.py:42"}})
+FACT = Fact("preflight", {"check": "missing-zero-grad", "value": 2, "line": "train.py:42"})
 
 
 def test_the_fact_is_a_finding_from_its_step_to_the_end_whatever_the_loss_does() -> None:

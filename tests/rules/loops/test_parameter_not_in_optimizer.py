@@ -6,7 +6,7 @@ from sonde.rules.scene import Fact
 
 FACT = Fact(
     "preflight",
-    {"check": "parameter-not-in-optimizer", **{"where": ["head.weight", "head.bias"], "num": 2, "value": 0.27}},
+    {"check": "parameter-not-in-optimizer", "where": ["head.weight", "head.bias"], "num": 2, "value": 0.27},
 )
 
 

@@ -4,7 +4,7 @@ from sonde.core.findings import Severity
 from sonde.rules.loops.symmetric_units import SymmetricUnits
 from sonde.rules.scene import Fact
 
-FACT = Fact("preflight", {"check": "symmetric-units", **{"where": ["0.weight"], "num": 1, "value": 0.5}})
+FACT = Fact("preflight", {"check": "symmetric-units", "where": ["0.weight"], "num": 1, "value": 0.5})
 
 
 def test_the_fact_is_a_finding_from_its_step_to_the_end_whatever_the_loss_does() -> None:

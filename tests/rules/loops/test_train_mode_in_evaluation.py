@@ -4,7 +4,7 @@ from sonde.core.findings import Severity
 from sonde.rules.loops.train_mode_in_evaluation import TrainModeInEvaluation
 from sonde.rules.scene import Fact
 
-FACT = Fact("preflight", {"check": "train-mode-in-evaluation", **{"where": ["drop"], "value": 1}})
+FACT = Fact("preflight", {"check": "train-mode-in-evaluation", "where": ["drop"], "value": 1})
 
 
 def test_the_fact_is_a_finding_from_its_step_to_the_end_whatever_the_loss_does() -> None:

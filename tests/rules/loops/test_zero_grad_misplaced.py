@@ -4,7 +4,7 @@ from sonde.core.findings import Severity
 from sonde.rules.loops.zero_grad_misplaced import ZeroGradMisplaced
 from sonde.rules.scene import Fact
 
-FACT = Fact("preflight", {"check": "zero-grad-misplaced", **{"value": 2, "line": "train.py:7"}})
+FACT = Fact("preflight", {"check": "zero-grad-misplaced", "value": 2, "line": "train.py:7"})
 
 
 def test_the_fact_is_a_finding_from_its_step_to_the_end_whatever_the_loss_does() -> None:

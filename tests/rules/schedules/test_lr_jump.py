@@ -7,7 +7,7 @@ from ..traces import alarms, falling, flat, judge, rows, worst
 
 
 def _spike(rate: float, num: int = 4) -> list[float]:
-    return [*[1e-3] * 100, *[rate] * num, *[1e-3] * (96 - num)]
+    return [*[1e-3] * 100, *[rate] * num, *[1e-3] * (100 - num)]
 
 
 def test_a_jump_that_hurts_is_a_warning() -> None:

@@ -24,7 +24,7 @@ def test_memory_that_grows_at_every_step_is_found(tag: str) -> None:
     assert "kB a step" in seen[0][1].message
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_warming_up_filling_a_buffer_and_noise_are_no_leak(seed: int) -> None:
     rng = np.random.default_rng(seed)
     noise = 0.5 * MB * rng.normal(size=60)

@@ -13,12 +13,12 @@ def test_steps_that_take_longer_with_every_epoch_are_found() -> None:
     assert seen[0][0] % 24 == 0
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_steady_steps_on_a_busy_machine_are_left_alone(seed: int) -> None:
-    assert judge(StepTimeGrows(), rows(2000, time__step=times(2000, 0.002, seed))) == []
+    assert judge(StepTimeGrows(), rows(600, time__step=times(600, 0.002, seed))) == []
 
 
 def test_a_slow_start_and_a_long_run_are_left_alone_and_memory_is_bounded() -> None:
     rule = StepTimeGrows()
-    series = np.r_[np.linspace(1.0, 0.1, 50), np.full(4950, 0.1)]
-    assert judge(rule, rows(5000, time__step=list(series))) == []
+    series = np.r_[np.linspace(1.0, 0.1, 50), np.full(1450, 0.1)]
+    assert judge(rule, rows(1500, time__step=list(series))) == []

@@ -32,7 +32,11 @@ def test_a_single_row_full_rank_and_zeroed_matrices_are_silent() -> None:
 
 
 def _constant(rms: float, size: int) -> list[dict[str, float]]:
-    layer = {"weight__std_at_h_weight": 0.0, "weight__rms_at_h_weight": rms, "weight__norm_at_h_weight": rms * size**0.5}
+    layer = {
+        "weight__std_at_h_weight": 0.0,
+        "weight__rms_at_h_weight": rms,
+        "weight__norm_at_h_weight": rms * size**0.5,
+    }
     given = rows(30, loss=falling(30), **layer)
     return [{tag.replace("h_weight", "h.weight"): value for tag, value in row.items()} for row in given]
 

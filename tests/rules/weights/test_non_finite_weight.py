@@ -8,7 +8,9 @@ from ..traces import judge, rows
 
 def test_bad_weights_are_critical_and_named_the_least_spoilt_first() -> None:
     a, b = [0, 0, 0, 900, 900], [0, 0, 0, 2, 900]
-    seen = judge(NonFiniteWeight(), rows(5, weight__nonfinite_at_a=a, weight__nonfinite_at_b=b, weight__nonfinite_at_c=0))
+    seen = judge(
+        NonFiniteWeight(), rows(5, weight__nonfinite_at_a=a, weight__nonfinite_at_b=b, weight__nonfinite_at_c=0)
+    )
     assert [(step, sighting.severity) for step, sighting in seen] == [(4, Severity.CRITICAL), (5, Severity.CRITICAL)]
     assert seen[0][1].where == ("b", "a")
     assert seen[1][1].since == 4

@@ -27,8 +27,9 @@ class OutputLogitsDrift:
 
     What it detects:
         log Z, the log of the softmax's normaliser, farther than `far` from 0 and moving away from it at two looks in a
-        row. Information; a warning where it is also `least` times as far as at the first look and the loss has stopped
-        falling with 15% of it left, or where the loss rises.
+        row. Information; a warning where log Z began above `many` (some dozen outputs or more: of few classes it is
+        about the largest logit, which grows with certainty), and the loss is lost, or log Z is `least` times as far as
+        at first while the loss has stopped falling with 15% of it left and gradients have grown by half.
 
     Why it matters:
         Cross-entropy does not change when all logits shift, but their size costs precision, and in fp16 and bf16 it
@@ -56,6 +57,7 @@ class OutputLogitsDrift:
 
     far: float = 10.0
     least: float = 4.0
+    many: float = 2.5
 
     def init(self) -> OutputLogitsDriftState:
         """Before the first step."""
@@ -72,7 +74,10 @@ class OutputLogitsDrift:
             return state, ()
         wide = sizes[-1] > self.least * max(sizes[0], 1.0)
         stalled = picture.num_losses >= 100 and not picture.is_falling and picture.progress < 0.85
-        alarm = (wide and stalled) or picture.improvement_z < -3 or is_lost(picture)
+        grown = picture.grad_median > 1.5 * picture.grad_start
+        # Of few classes log Z is about the largest logit, which grows with certainty.
+        many = state.values[0] > self.many
+        alarm = many and ((wide and stalled and grown) or is_lost(picture))
         if not (looked or alarm):
             return state, ()
         message = f"log Z of the output logits is {state.values[-1]:.3g}, at the first look {state.values[0]:.3g}"

@@ -15,7 +15,7 @@ _KEPT = 32
 
 
 class DataDriftState(NamedTuple):
-    """Mean and standard deviation of each input at the looks so far, oldest first, and the best loss at each."""
+    """Mean and standard deviation of each input at the looks so far, oldest first."""
 
     inputs: tuple[tuple[str, tuple[tuple[int, float, float], ...]], ...] = ()
 
@@ -25,9 +25,10 @@ class DataDrift:
     """The data change while the training runs.
 
     What it detects:
-        The mean or the standard deviation of a floating-point input lies, in the newer looks (two at least), apart from
-        the older ones (two at least) by `score` times their spread within each part and by `change` of the deviation;
-        the cut is the place that parts them best. Information; a warning where the loss is `rise` times its best too.
+        The mean or the standard deviation of a floating-point input lies, in the newer looks (two at least, and each of
+        the last two), apart from the older ones (three at least) by `score` standard errors and by `change` of the
+        deviation; noise is taken from the differences of neighbouring looks, and the cut is the place that parts them
+        best. Information; a warning where the loss is `rise` times its best too.
 
     Why it matters:
         What was learned is for other data: the loss rises without any fault of the optimiser, and a validation set from
@@ -54,7 +55,7 @@ class DataDrift:
     causes: ClassVar[tuple[Cause, ...]] = (Cause.DATA_DRIFT,)
     quiet_steps: ClassVar[int] = 250
 
-    score: float = 6.0
+    score: float = 8.0
     change: float = 0.25
     rise: float = 1.3
 
@@ -78,19 +79,21 @@ class DataDrift:
         return DataDriftState(tuple(known.items())), sightings
 
     def _judge(self, name: str, looks: Float64, look: Look) -> Sighting | None:
-        if len(looks) < 4:
+        if len(looks) < 5:
             return None
         unit = float(np.median(looks[:2, 2]))
         best: tuple[float, int, int] | None = None
         for quantity in (1, 2):
-            for cut in range(2, len(looks) - 1):
+            # From neighbours, whose difference neither a jump nor a slow drift enlarges; 0.954 = √2·0.6745.
+            noise = max(float(np.median(np.abs(np.diff(looks[:, quantity])))) / 0.954, 0.02 * unit)
+            for cut in range(3, len(looks) - 1):
                 older, newer = looks[:cut, quantity], looks[cut:, quantity]
-                within = max(np.ptp(older), np.ptp(newer) if len(newer) == 2 else np.std(newer)) / 2
-                between = abs(np.median(newer) - np.median(older))
-                if between > self.change * unit and between > self.score * max(within, 0.01 * unit):
-                    score = between / max(within, 0.01 * unit)
-                    if best is None or score > best[0]:
-                        best = score, quantity, cut
+                # All of the newest must be away: one odd batch is no drift.
+                between = np.min(np.abs(np.r_[np.median(newer), newer[-2:]] - np.median(older)))
+                score = float(between / (noise * np.sqrt(1 / len(older) + 1 / len(newer))))
+                apart = float(sum(np.abs(part - np.median(part)).sum() for part in (older, newer)))
+                if between > self.change * unit and score > self.score and (best is None or apart < best[0]):
+                    best = apart, quantity, cut
         if best is None:
             return None
         _, quantity, cut = best

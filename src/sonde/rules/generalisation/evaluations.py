@@ -41,11 +41,12 @@ class Evaluations(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """Robust standard deviation of a validation loss about its own course; NaN below five.
+        """Standard deviation of a validation loss about its own course; NaN below five.
 
-        By second differences x₋ − 2x + x₊, which a line leaves at zero and noise of variance σ² at 6σ².
+        By second differences x₋ − 2x + x₊, which a line leaves at zero and noise of variance σ² at 6σ². Medians of so
+        few are too often far too small.
         """
         if len(self.validations) < 5:
             return float("nan")
         bends = np.diff(np.array(self.validations), 2)
-        return 1.4826 * float(np.median(np.abs(bends))) / math.sqrt(6)
+        return math.sqrt(float(np.mean(bends**2)) / 6)

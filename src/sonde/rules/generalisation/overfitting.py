@@ -18,11 +18,12 @@ class Overfitting:
     """Validation gets worse while training goes on getting better.
 
     What it detects:
-        The last `patience` validation losses (a sixth of them where there are many) are above the best by more than
-        twice their own noise (from second differences), by 2%, and by `least_rise` of what an untrained model gets, so
-        that a solved task cannot overfit; the best is the lowest median of three in a row before them. The training
-        loss has fallen by 5% since then. It is a warning where validation is 10% above its best or the gap is above 30%
-        of the training loss (which counts as at least a tenth of the first validation loss), else information.
+        The last `patience` validation losses (a quarter of them where there are many) are above the best by more than
+        three times their own noise (from second differences), by 2%, and by `least_rise` of what an untrained model
+        gets, so that a solved task cannot overfit; the best is the lowest median of as many in a row before them. The
+        training loss has fallen by 5% since then. From five evaluations and 30 steps on it is a warning where
+        validation is 10% above its best or the gap is above 30% of the training loss (which counts as at least a tenth
+        of the first validation loss), else information.
 
     Why it matters:
         From the best evaluation on, the model learns its examples by heart and forgets what is general.
@@ -67,22 +68,23 @@ class Overfitting:
         """Look at one more step."""
         before = state.num
         state = state.noted(look)
-        late = max(self.patience, len(state.validations) // 6)
+        late = max(self.patience, len(state.validations) // 4)
         if state.num == before or len(state.validations) <= late:
             return state, ()
         latest, training = state.validations[-late:], float(np.median(state.trainings[-late:]))
-        place, best = _best(state.validations[:-late])
+        place, best = _best(state.validations[:-late], late)
         best_step, best_training = state.steps[place], state.trainings[place]
         noise = state.noise if np.isfinite(state.noise) else 0.0
         reference = untrained(look.picture)
-        least = max(2 * noise, 0.02 * abs(best), self.least_rise * reference if reference > 0 else 0.0)
+        least = max(3 * noise, 0.02 * abs(best), self.least_rise * reference if reference > 0 else 0.0)
         if not (np.median(latest) > best + least and min(latest[-self.patience :]) > best):
             return state, ()
         if not training < best_training - 0.05 * abs(best_training):
             return state, ()
         now = float(np.median(latest))
         gap = (now - training) / max(training, 0.1 * state.first) if state.first > 0 else float("nan")
-        bad = now > best + 0.1 * abs(best) or gap > 0.3
+        known = np.isfinite(state.noise) and look.picture.num_losses >= 30
+        bad = known and (now > best + 0.1 * abs(best) or gap > 0.3)
         message = (
             f"validation loss {now:.4g}, up from {best:.4g} at step {best_step}, "
             f"while the training loss fell from {best_training:.4g} to {training:.4g}"
@@ -95,11 +97,11 @@ class Overfitting:
         return state, (Sighting(severity, message, evidence=evidence, since=best_step),)
 
 
-def _best(validations: tuple[float, ...]) -> tuple[int, float]:
-    """The place and height of the lowest median of three in a row: the lowest of many noisy values is luck."""
-    if len(validations) < 3:
+def _best(validations: tuple[float, ...], width: int) -> tuple[int, float]:
+    """The place and height of the lowest median of so many in a row: the lowest of many noisy values is luck."""
+    if len(validations) < width:
         place = int(np.argmin(validations))
         return place, validations[place]
-    medians = np.median(np.lib.stride_tricks.sliding_window_view(np.array(validations), 3), axis=1)
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(np.array(validations), width), axis=1)
     place = int(medians.argmin())
-    return place + 1, float(medians[place])
+    return place + width // 2, float(medians[place])

@@ -35,7 +35,7 @@ class LossPlateau:
     """The loss has fallen, and now it has stopped.
 
     What it detects:
-        For `patience` losses the medians of 50 and the 50 before have not differed by two standard errors, after a
+        For `patience` losses the median of 50 has not been below that of the 50 before by two standard errors, after a
         descent of at least 5% of the start. The kind of plateau follows from what is left of the loss (against the
         trivial predictor or the start), of the gradient, and from the cosine of successive gradients: converged, flat,
         saddle or bouncing. A warning if it is not converged, more than `high` of the loss is left, the rate is not
@@ -99,7 +99,7 @@ class LossPlateau:
         picture = look.picture
         if not np.isfinite(picture.loss) or np.isnan(picture.improvement_z):
             return state._replace(fell=picture.step, validation=picture.val_loss), ()
-        if abs(picture.improvement_z) > 2:
+        if picture.improvement_z > 2:
             return LossPlateauState(picture.step, 0, picture.val_loss), ()
         state = state._replace(num_still=state.num_still + 1)
         if np.isnan(state.validation):
@@ -115,7 +115,7 @@ class LossPlateau:
         bad = kind is not Stall.CONVERGED and share > self.high and lasting and not better
         severity = Severity.WARNING if bad and picture.phase is not Phase.DECAY else Severity.INFO
         message = (
-            f"loss {picture.loss_smooth:.4g} has not moved for {state.num_still} steps, "
+            f"loss {picture.loss_smooth:.4g} has not fallen for {state.num_still} steps, "
             f"{share:.0%} of what it could fall is left; {_MEANING[kind]}"
         )
         evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=picture.loss_start)]

@@ -23,7 +23,7 @@ class LossSpikeState(NamedTuple):
     usual: float = float("nan")
     scale: float = float("nan")
     last: tuple[float, ...] = ()
-    """The last four losses."""
+    """The last three losses."""
     is_ramp: bool = False
     """Whether the spike under way grew over several steps."""
     highest: tuple[float, ...] = ()
@@ -40,8 +40,9 @@ class LossSpike:
         have skewed losses. The rise is also at least `least_rise` of the median and of the whole descent so far, so
         that a solved task cannot spike. Past `critical`, or where it has not come back after `patience` steps, it is
         critical. A run whose third-highest score is s (fading over some 500 steps) must exceed 1.5·s: its own tail says
-        what is usual. A spike that swells over several steps is not a batch's doing but the dynamics', as at the edge
-        of stability, which mostly catch themselves: it stays information for `patience` steps.
+        what is usual. A spike that swells (the loss before it was two deviations up already) is not a batch's doing but
+        the dynamics', as at the edge of stability, which mostly catch themselves: it stays information for `patience`
+        steps.
 
     Why it matters:
         A spike throws away what the last hundreds of steps have learned; one that does not come back is a divergence.
@@ -99,16 +100,17 @@ class LossSpike:
         if picture.loss > 0 and np.isfinite(out.z[0]):
             z = min(z, 1.5 * float(out.z[0]))  # a falling curve widens the band of logarithms
         usual_high = state.highest[2] if len(state.highest) > 2 else 0.0
-        state = state._replace(highest=_noted(state.highest, z), last=(*state.last, picture.loss)[-4:])
+        state = state._replace(highest=_noted(state.highest, z), last=(*state.last, picture.loss)[-3:])
         if state.since >= 0:
-            if (float(np.median(state.last[-3:])) - state.usual) / state.scale < self.warning / 2:
+            if (float(np.median(state.last)) - state.usual) / state.scale < self.warning / 2:
                 return LossSpikeState(state.logs, last=state.last, highest=state.highest), ()
         else:
             rise = picture.loss - picture.loss_median
             least = self.least_rise * max(abs(picture.loss_median), abs(picture.loss_start - picture.loss_median))
             if not (z > max(self.warning, 1.5 * usual_high) and rise > least):
                 return state, ()
-            ramp = len(state.last) > 3 and bool(np.all(np.diff(state.last) > 0))
+            swell = state.last[-2] - picture.loss_median if len(state.last) > 1 else 0.0
+            ramp = swell > 2 * picture.loss_scale
             state = state._replace(
                 since=picture.step, usual=picture.loss_median, scale=picture.loss_scale, is_ramp=ramp
             )

@@ -30,10 +30,10 @@ class TroubleInWarmup:
 
     What it detects:
         The rate reached its peak within `short` steps, and in the first `early` steps either the whole model's update
-        ratio was above `ratio` (steps of several percent of the weights), or the smoothed loss climbed 20% above its
-        best, and two deviations where they are known. Information at once; a warning after `early` steps if the run has
-        not got away since (impaired, with less than 40% of the starting loss gone), its optimiser keeps second moments as
-        Adam does, and the loss climbed or the model has attention.
+        ratio was above `ratio` (steps of several percent of the weights), or the smoothed loss climbed above its start
+        and 20% above its best, and two deviations where they are known. Information at once; a warning after `early`
+        steps if the run has not got away since (impaired, with less than 40% of the starting loss gone), its optimiser
+        keeps second moments as Adam does, and the loss is still above its start or the model has attention.
 
     Why it matters:
         Adam's second moments are estimates from a handful of gradients in the beginning; full steps by such estimates
@@ -79,12 +79,15 @@ class TroubleInWarmup:
             return state, ()
         if picture.num_losses <= self.early:
             state = self._watched(state, look)
-        if state.trouble < 0 or state.full_at > self.short or not has_level(look):
+        # Only then is it known that the rate does not rise any more.
+        early = picture.num_losses < 2 * self.short
+        if early or state.trouble < 0 or state.full_at > self.short or not has_level(look):
             return state, ()
         stays = picture.num_losses > self.early and picture.is_impaired and picture.progress < 0.4
         adaptive = look.scenes.latest("adam/v_ratio") is not None
         # Large first steps are usual in small nets under Adam; it is attention that does not recover from them.
-        telling = state.climbs or look.scenes.latest("attn/entropy") is not None
+        above = state.climbs and picture.loss_median > picture.loss_start  # heavy tails move means, not medians
+        telling = above or look.scenes.latest("attn/entropy") is not None
         severity = Severity.WARNING if stays and adaptive and telling else Severity.INFO
         message = (
             f"{state.what} at step {state.trouble}, with the learning rate at its peak {state.peak:.3g} "
@@ -106,8 +109,11 @@ class TroubleInWarmup:
             return state
         # The scale of so few losses, which fall, is that of the fall: a wide band, as it should be in the beginning.
         rise = picture.loss_smooth - picture.loss_best
-        climbs = picture.num_losses > 10 and rise > max(
-            0.2 * abs(picture.loss_best), 0.0 if np.isnan(picture.loss_scale) else 2 * picture.loss_scale
+        climbs = (
+            picture.num_losses > 10
+            and picture.loss_smooth > picture.loss_start
+            and rise
+            > max(0.2 * abs(picture.loss_best), 0.0 if np.isnan(picture.loss_scale) else 2 * picture.loss_scale)
         )
         if ratio > self.ratio:
             return state._replace(trouble=picture.step, what=f"update ratio {ratio:.2g}")

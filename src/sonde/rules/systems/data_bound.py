@@ -26,7 +26,7 @@ class DataBound:
     What it detects:
         Over the last `window` steps more than `least_share` of the time went into waiting for the next batch, and at
         least `least_s` seconds a step. It is a warning where nearly every step waits as long (so the tenth of the waits
-        that is shortest makes up that share of the shortest steps), or where waits come in at least three bursts at
+        that is shortest makes up that share of the shortest steps), or where waits come in at least four bursts at
         even distances; else it is information. The first ten steps do not count, and no single wait for more than a
         quarter of all: the pause of an epoch is no stall.
 
@@ -84,7 +84,8 @@ class DataBound:
         steady = shortest > max(self.least_share * float(np.quantile(totals, 0.1)), self.least_s)
         bursts = np.flatnonzero(waited > 3 * mean)
         gaps = np.diff(bursts)
-        periodic = len(gaps) >= 2 and gaps.min() > 1 and np.ptp(gaps) <= max(1.0, 0.2 * float(np.median(gaps)))
+        even = len(gaps) >= 3 and gaps.min() > 1 and np.ptp(gaps) <= max(1.0, 0.2 * float(np.median(gaps)))
+        periodic = even and waited[bursts].sum() > 0.8 * waited.sum()
         how = (
             "at every step"
             if steady

@@ -50,7 +50,7 @@ class UpdatesRoundedAway:
 
     Example:
         >>> significant_bits(np.array([0.75, 0.1, 0.0]))
-        array([ 2, 23,  0])
+        array([ 2, 24,  0])
     """
 
     code: ClassVar[str] = "UPD005"

@@ -89,7 +89,7 @@ class WeightNormJump:
         if layers is not None:
             values = dict(zip(layers.names, layers.values.tolist(), strict=True))
             known = dict(zip(state.names, zip(state.rms, state.moves, strict=True), strict=True))
-            least = self.least * float(np.median(layers.values))
+            least = self.least * float(np.median(state.rms)) if state.rms else 0.0
             for name, now in values.items():
                 before, usual = known.get(name, (float("nan"), float("nan")))
                 if not (now > 0 and before > 0):
