@@ -349,7 +349,9 @@ def race(names: Sequence[str], options: argparse.Namespace, folder: Path, result
             for name in names:  # one after the other: nothing else runs while one warms up and finds its cadences
                 racer = Racer(name, folder / f"{name}-{restart}")
                 stack.callback(racer.kill)
-                racer.turn(max(1, options.warmup), timeout_s=_START_S + options.warmup * 5)
+                # Sonde's budget takes some hundred steps to settle; a training has thousands.
+                num_steps = options.warmup * (1 if name.startswith("sonde") else 0.1)
+                racer.turn(max(10, int(num_steps)), timeout_s=_START_S + options.warmup * 5)
                 racers.append(racer)
                 _say(f"{name} is warm")
             for round_ in range(options.rounds // options.restarts):

@@ -20,6 +20,7 @@ from sonde.probes.hosts import Hosts
 from sonde.probes.logits import OutputLogits
 from sonde.probes.memory import Memory
 from sonde.probes.phases import Phases
+from sonde.probes.preflight import Preflight
 from sonde.probes.probe import Probe
 from sonde.probes.second_moments import SecondMoments
 from sonde.probes.spectra import Spectra
@@ -44,6 +45,7 @@ def probes() -> list[Probe]:
         OutputLogits(models),
         Memory(models, optimizers),
         Phases(models, torch.device("cpu")),
+        Preflight(models, optimizers, lambda _check, _fact: None),
         SecondMoments(optimizers, dict),
         Spectra(list),
     ]

@@ -26,7 +26,8 @@ _MAX_SERIES = 12
 _MAX_EVENTS = 6
 # Of the environment: shown elsewhere, or of no use to a reader; `--json` has them.
 _LEFT_OUT = {"packages", "command", "started", "process"}
-_FIRST = ("loss", "val/loss", "lr", "grad/norm", "update/ratio", "time/step", "throughput/samples_per_s")  # what people look for; the others follow by name
+# What people look for; the others follow by name.
+_FIRST = ("loss", "val/loss", "lr", "grad/norm", "update/ratio", "time/step", "throughput/samples_per_s")
 
 
 def page(run: "Run", *, width: int) -> Group:

@@ -13,6 +13,8 @@ from sonde.rules.rule import Rule
 
 _MOST_SUSPECTS = 4
 _UNKNOWN = 0.0  # log-odds of "none of these"
+_SURE = 2.0  # seven to one
+_LEAST = 0.05
 
 
 class Ranking:
@@ -32,15 +34,21 @@ class Ranking:
         self._picture = picture
 
     def explain(self, finding: Finding, findings: Sequence[Finding]) -> Finding:
-        """The finding with its suspects and remedies, in the light of all findings."""
+        """The finding with its suspects and remedies, in the light of all findings.
+
+        Suspects are the causes that its rule names, and any other that the rest of the evidence makes sure: a loss that
+        is no longer finite is then laid at the door of the mistake that was found in the loop.
+        """
         rule = self._rules[finding.code]
         codes = {other.code: other for other in findings}
-        scored = sorted(((self.score(cause, codes), cause) for cause in rule.causes), key=lambda pair: -pair[0][0])
-        total = sum(math.exp(score) for (score, _), _ in scored) + math.exp(_UNKNOWN)
+        scores = {cause: self.score(cause, codes) for cause in Cause}
+        candidates = {cause: score for cause, score in scores.items() if cause in rule.causes or score[0] > _SURE}
+        scored = sorted(candidates.items(), key=lambda item: -item[1][0])
+        total = sum(math.exp(score) for score, _ in candidates.values()) + math.exp(_UNKNOWN)
         suspects = tuple(
             Suspect(cause=cause, confidence=round(math.exp(score) / total, 2), because=because)
-            for (score, because), cause in scored[:_MOST_SUSPECTS]
-            if math.exp(score) / total >= 0.05
+            for cause, (score, because) in scored[:_MOST_SUSPECTS]
+            if math.exp(score) / total >= _LEAST
         )
         remedies = remedies_for(suspects[0].cause, self._picture) if suspects else ()
         return replace(finding, causes=suspects, remedies=tuple(remedies))
@@ -58,12 +66,12 @@ class Ranking:
         return score, because or "nothing else explains it better"
 
     def ordered(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-        """The worst first; among equals the one whose cause is surest, then the earliest."""
-        rank = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
+        """Alarms first, and of these the one whose cause is surest: symptoms stand behind what explains them."""
 
-        def key(finding: Finding) -> tuple[int, float, int, str]:
+        def key(finding: Finding) -> tuple[bool, float, int, int, str]:
             surest = finding.causes[0].confidence if finding.causes else 0.0
-            return rank[finding.severity], -surest, finding.first_step, finding.code
+            worst = -list(Severity).index(finding.severity)
+            return not finding.severity.is_alarm, -round(surest, 1), worst, finding.first_step, finding.code
 
         return tuple(sorted(findings, key=key))
 

@@ -19,6 +19,7 @@ from sonde.probes.logits import OutputLogits
 from sonde.probes.memory import Memory
 from sonde.probes.parameters import Watched, parameter_names
 from sonde.probes.phases import Phases
+from sonde.probes.preflight import Preflight
 from sonde.probes.probe import Probe, Reading
 from sonde.probes.second_moments import SecondMoments
 from sonde.probes.spectra import Spectra
@@ -35,6 +36,7 @@ class Probing:
         schedule: What has its turn.
         guard: Keeps our faults from the training.
         not_measured: Says, once, what cannot be measured, and why.
+        say: Told a fact that the first look at a training has found, by the name of its check.
         parameters: Those of all optimisers.
     """
 
@@ -47,6 +49,7 @@ class Probing:
         guard: AbstractContextManager[bool | None],
         not_measured: Callable[[str, str], None],
         parameters: Callable[[], Sequence[Watched]],
+        say: Callable[[str, Mapping[str, Any]], None],
     ) -> None:
         self._schedule, self._guard, self._not_measured = schedule, guard, not_measured
         self._models = models
@@ -72,7 +75,9 @@ class Probing:
             ("batches", OutputLogits(models, clock=clock)),
             ("spectra", spectra),
         ]
-        self._late: list[Probe] = [self._phases, spectra]
+        self.preflight = Preflight(models, optimizers, say, clock=clock)
+        """Chooses its iterations itself, the first ones above all."""
+        self._late: list[Probe] = [self._phases, spectra, self.preflight]
         """What they find comes in a later iteration."""
         self._is_first = True
         self._armed: list[Probe] = []
@@ -91,6 +96,8 @@ class Probing:
         if self._is_first:
             self._is_first = False
             return False
+        with self._guard:
+            self.preflight.arm()
         schedule = self._schedule
         # An iteration whose step was skipped comes again.
         if self._version == schedule.version and self._last_turn < schedule.iteration < self._next_turn:
@@ -141,19 +148,22 @@ class Probing:
             return
         self._phases.mark("optimizer-done")
         self._memory.mark("optimizer-done")
+        self.preflight.after_optimizer(optimizer)
         if has_closure:
             self._moments.before_step(optimizer)
 
     def batch(self, batch: Any) -> dict[str, int]:
         """A batch on its way to the model: how many samples and tokens it has, where that can be told."""
         samples, tokens = counts_of(batch)
-        self._batches.labels(_targets(batch))
+        targets = _targets(batch)
+        self._batches.labels(targets)
+        self.preflight.batch(batch, targets)
         found = {"samples": samples, "tokens": tokens}
         return {quantity: count for quantity, count in found.items() if count is not None}
 
     def close(self) -> None:
         """Let go of everything, also in the middle of an iteration."""
-        for _, probe in self._probes:
+        for probe in [*(probe for _, probe in self._probes), self.preflight]:
             with self._guard:
                 probe.close()
         self._models = {}

@@ -160,7 +160,14 @@ class Watch:
             for optimised in self._optimised.values():
                 self._reader.warm_up(optimised)
         self._probing = Probing(
-            models, optimizers, self._device, self._schedule, self._guard, self._not_measured, self._parameters
+            models,
+            optimizers,
+            self._device,
+            self._schedule,
+            self._guard,
+            self._not_measured,
+            self._parameters,
+            say=self._preflight,
         )
         self._attach()
         endings.watch(self)
@@ -253,6 +260,8 @@ class Watch:
             optimised.begin()
             self._put_last(optimised)
         try:
+            with self._guard:
+                self._probing.preflight.loss(loss)
             with self._guard:
                 self._note_losses(sheet, loss, parts or {})
             with self._guard:
@@ -419,6 +428,7 @@ class Watch:
             return
         began = self._budget.begin("clip")
         with self._guard, torch.no_grad():
+            self._probing.preflight.clipped(clip)
             for optimised in self._optimised.values():
                 self._refresh(optimised)
                 if not optimised.is_blind:
@@ -430,6 +440,7 @@ class Watch:
         if optimised is None or self._closed:
             return
         with self._guard:
+            self._probing.preflight.scaler_step(event)
             if not optimised.applied:
                 self._sheet.skipped.add(optimised.name)
             if event.scale is not None:
@@ -444,6 +455,10 @@ class Watch:
             self._unmeasured.add(tag)
             self._put_event("not-measured", {"tag": tag, "reason": reason})
 
+    def _preflight(self, check: str, fact: Mapping[str, Any]) -> None:
+        """A first look at the training has found something."""
+        self._put_event("preflight", {"check": check, **fact})
+
     def data(self, batches: Iterable[T]) -> Iterator[T]:
         """The same batches, timed: how long each iteration waits for its data becomes `time/data`.
 
@@ -456,6 +471,8 @@ class Watch:
             try:
                 batch = next(iterator)
             except StopIteration:
+                with self._guard:
+                    self._probing.preflight.boundary()
                 return
             self._spent["time/data"] += time.perf_counter() - started
             if not self._closed:
@@ -479,6 +496,7 @@ class Watch:
         if self._closed:
             return
         with self._guard:
+            self._probing.preflight.evaluated()
             found: dict[str, float] = {}
             given = {**({} if loss is None else {"loss": loss}), **(metrics or {})}
             for name, value in given.items():
@@ -491,6 +509,7 @@ class Watch:
         """An epoch is over: its number, length and speed become a row of the table `epoch`."""
         if not self._closed:
             with self._guard:
+                self._probing.preflight.boundary()
                 self._put_row("epoch", self._epoch.close())
 
     def burst(self, num_steps: int) -> None:
