@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,3 +110,10 @@ def test_every_documented_page_is_reached_from_the_readme() -> None:
             if path not in reached and path.suffix == ".md":
                 todo.append(path)
     assert set(PAGES) <= {path.resolve() for path in reached}
+
+
+def test_the_page_of_rules_is_what_their_docstrings_say() -> None:
+    namespace: dict[str, Any] = {"__name__": "make_rules", "__file__": str(ROOT / "docs/reference/make_rules.py")}
+    exec((ROOT / "docs/reference/make_rules.py").read_text(encoding="utf-8"), namespace)
+    page = (ROOT / "docs/reference/rules.md").read_text(encoding="utf-8")
+    assert page == namespace["text"](), "run: python docs/reference/make_rules.py"

@@ -129,7 +129,9 @@ def report(out: list[dict[str, Any]], *, listing: bool) -> None:
         if not math.isnan(row["confidence"]):
             bins[min(9, int(10 * row["confidence"]))].append(row["first"])
     for place in sorted(bins):
-        print(f"  {place / 10:.1f}-{place / 10 + 0.1:.1f}: {sum(bins[place]) / len(bins[place]):.0%} of {len(bins[place])}")
+        print(
+            f"  {place / 10:.1f}-{place / 10 + 0.1:.1f}: {sum(bins[place]) / len(bins[place]):.0%} of {len(bins[place])}"
+        )
     false = collections.Counter(code for row in out if row["kind"] != "faulty" for code in row["codes"])
     if false:
         print("\nalarms where there should be none:", dict(false.most_common()))

@@ -13,6 +13,8 @@ _FLOOR_ELSEWHERE_S = 2e-3
 _SAMPLED_STEPS = 17  # has no factor in common with the intervals of rotations, so that every slot is timed in its turn
 # Kernels are found, tables uploaded and memory allocated in the first steps, which says nothing about those to come.
 _PREPARING_STEPS = 20
+# A model of a thousand blocks has first turns for a thousand steps, and must keep to its budget all the same.
+_MOST_PREPARING_STEPS = 100
 
 
 class Budget:
@@ -23,8 +25,8 @@ class Budget:
     is taken between events in some steps, and only where the device had not come to the part's beginning at its end:
     otherwise it would hold gaps in which the device waits for the host.
 
-    Cadences are not stretched for the first 20 steps, nor for a step in which something was prepared for its first
-    turn.
+    Cadences are not stretched for the first 20 steps, nor, among the first 100, for a step in which something was
+    prepared for its first turn.
 
     Args:
         share: Of the step time, in (0, 1], or infinite: then cadences are kept, whatever it costs.
@@ -95,7 +97,8 @@ class Budget:
         # Between two steps there may be an evaluation, a checkpoint or a debugger: not what a step costs.
         self._usual_s = step_s if not self.num_steps else min(step_s, 2 * self._usual_s)
         self.num_steps += 1
-        if self._is_limited and not self._is_preparing and self.num_steps > _PREPARING_STEPS:
+        is_preparing = self._is_preparing and self.num_steps <= _MOST_PREPARING_STEPS
+        if self._is_limited and not is_preparing and self.num_steps > _PREPARING_STEPS:
             self._state, _ = self._adaptive.step(self._state, own_s, self._usual_s)
         self._is_preparing, self._will_prepare = self._will_prepare, False
         self._sampled = self._on_gpu and self.num_steps % _SAMPLED_STEPS == 0

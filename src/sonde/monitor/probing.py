@@ -77,7 +77,7 @@ class Probing:
         ]
         self.preflight = Preflight(models, optimizers, say, clock=clock)
         """Chooses its iterations itself, the first ones above all."""
-        self._late: list[Probe] = [self._phases, spectra, self.preflight]
+        self._late: list[Probe] = [self._phases, spectra]
         """What they find comes in a later iteration."""
         self._is_first = True
         self._armed: list[Probe] = []
@@ -121,6 +121,8 @@ class Probing:
         for probe in [p for _, p in self._probes if p in armed or p in self._late] if armed else self._late:
             with self._guard:
                 readings += probe.collect()
+        with self._guard:
+            readings += self.preflight.collect()
         for probe in armed:
             with self._guard:
                 self._tell(probe)
@@ -132,6 +134,7 @@ class Probing:
 
     def before_optimizer(self, optimizer: Optimizer, *, has_closure: bool) -> None:
         """An optimiser is about to make its step."""
+        self.preflight.before_optimizer(optimizer)
         if not self._armed:
             return
         self._phases.mark("backward-done")
@@ -144,11 +147,11 @@ class Probing:
 
     def after_optimizer(self, optimizer: Optimizer, *, has_closure: bool) -> None:
         """It has made its step."""
+        self.preflight.after_optimizer(optimizer)
         if not self._armed:
             return
         self._phases.mark("optimizer-done")
         self._memory.mark("optimizer-done")
-        self.preflight.after_optimizer(optimizer)
         if has_closure:
             self._moments.before_step(optimizer)
 

@@ -37,6 +37,7 @@ class Modes:
         self._evaluating: dict[str, list[bool]] = {}
         self._lines: dict[str, str | None] = {}
         self._in_a_row: dict[str, int] = {}
+        self._counters: dict[str, _BatchNorm | None] = {}
         self._versions: dict[str, int] = {}
         self._said: set[tuple[str, str]] = set()
         self._attached = False
@@ -76,7 +77,7 @@ class Modes:
     def mark(self) -> None:
         """A training iteration, or a part of one, is over: what batch norms count from now on is evaluation."""
         for name, model in self._models.items():
-            self._versions[name] = _batches_counted(model)
+            self._versions[name] = self._batches_counted(name, model)
 
     def evaluated(self) -> None:
         """An evaluation of the models as they are was just reported."""
@@ -85,13 +86,24 @@ class Modes:
             if modes is not None:
                 wrong = all(modes)
             else:
-                counted = _batches_counted(model)
+                counted = self._batches_counted(name, model)
                 wrong = counted >= 0 and name in self._versions and counted != self._versions[name]
                 wrong = wrong and name not in self._training
             if wrong:
                 if modes is None:
                     self._lines[name] = None  # the line that was seen last is not the evaluation's
                 self._tell("train-mode-in-evaluation", name)
+
+    def _batches_counted(self, name: str, model: nn.Module) -> int:
+        """A number that changes when a batch norm takes a batch into its statistics; -1 where none does."""
+        if name not in self._counters:  # asked at every step, and walking through a model takes a while
+            self._counters[name] = next(
+                (m for m in model.modules() if isinstance(m, _BatchNorm) and m.num_batches_tracked is not None), None
+            )
+        counter = self._counters[name]
+        if counter is None or counter.num_batches_tracked is None:
+            return -1
+        return int(counter.num_batches_tracked._version)
 
     def _tell(self, check: str, name: str) -> None:
         if (check, name) in self._said:
@@ -110,11 +122,3 @@ def _by_mode(model: nn.Module) -> dict[str, nn.Module]:
         if (isinstance(module, _DropoutNd) and module.p > 0)
         or (isinstance(module, _BatchNorm) and module.track_running_stats)
     }
-
-
-def _batches_counted(model: nn.Module) -> int:
-    """A number that changes when a batch norm takes a batch into its statistics; -1 where none does."""
-    for module in model.modules():
-        if isinstance(module, _BatchNorm) and module.num_batches_tracked is not None:
-            return int(module.num_batches_tracked._version)
-    return -1

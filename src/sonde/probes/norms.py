@@ -8,6 +8,7 @@ from torch import Tensor
 from sonde.kernels import TensorStats, columns
 
 _TINY = 8192
+_MANY = 500  # the statistics take half a millisecond for however few
 
 # Squares of values beyond these leave the range of float32, or lose digits at its lower end.
 _SMALLEST, _LARGEST = 1e-17, 1e17
@@ -29,8 +30,10 @@ class Norms:
     """
 
     def __init__(self, like: Sequence[Tensor]) -> None:
-        self._tiny = [i for i, tensor in enumerate(like) if tensor.numel() <= _TINY]
-        self._large = [i for i, tensor in enumerate(like) if tensor.numel() > _TINY]
+        tiny = [i for i, tensor in enumerate(like) if tensor.numel() <= _TINY]
+        self._tiny = tiny if len(tiny) >= _MANY else []
+        apart = set(self._tiny)
+        self._large = [i for i in range(len(like)) if i not in apart]
         self._tiny_places, self._large_places = torch.tensor(self._tiny), torch.tensor(self._large)
         self._stats = TensorStats([like[i] for i in self._tiny]) if self._tiny else None
 
