@@ -11,8 +11,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-import sonde
 from benchmarks.faults.run import catalogue
+
+import sonde
 from sonde.core.findings import Finding
 from sonde.diagnosis.doctor import Doctor
 
@@ -65,7 +66,7 @@ def main() -> None:
         row = json.loads(line)
         rows[row["name"], row["seed"], row["twin"]] = row
     out = []
-    for (name, seed, twin), row in sorted(rows.items()):
+    for name, seed, twin in sorted(rows):
         if options.only not in name or (options.seeds != "all" and (seed % 2 == 1) != (options.seeds == "odd")):
             continue
         scenario = truth[name]
@@ -103,9 +104,9 @@ def report(out: list[dict[str, Any]], *, listing: bool) -> None:
         for row in out:
             bad = (row["kind"] == "faulty" and not row["first"]) or (row["kind"] != "faulty" and row["codes"])
             if bad:
+                alarms, causes = ",".join(row["codes"]) or "-", ",".join(row["causes"][:2]) or "-"
                 print(
-                    f"{row['kind']:8}{row['name']:42}{row['seed']:3} {row['cause'] or '-':24} alarms={','.join(row['codes']) or '-':30}"
-                    f" causes={','.join(row['causes'][:2]) or '-':40} info={','.join(row['info'])}"
+                    f"{row['kind']:8}{row['name']:42}{row['seed']:3} {row['cause'] or '-':24} {alarms:30} {causes:40}"
                 )
     print("| what | share | of |\n|---|---|---|")
 
@@ -129,9 +130,8 @@ def report(out: list[dict[str, Any]], *, listing: bool) -> None:
         if not math.isnan(row["confidence"]):
             bins[min(9, int(10 * row["confidence"]))].append(row["first"])
     for place in sorted(bins):
-        print(
-            f"  {place / 10:.1f}-{place / 10 + 0.1:.1f}: {sum(bins[place]) / len(bins[place]):.0%} of {len(bins[place])}"
-        )
+        share = sum(bins[place]) / len(bins[place])
+        print(f"  {place / 10:.1f}-{place / 10 + 0.1:.1f}: {share:.0%} of {len(bins[place])}")
     false = collections.Counter(code for row in out if row["kind"] != "faulty" for code in row["codes"])
     if false:
         print("\nalarms where there should be none:", dict(false.most_common()))

@@ -18,7 +18,8 @@ def text() -> str:
     lines = [
         "# Rules",
         "",
-        "Every rule that `sonde diagnose` applies; `sonde explain CODE` prints the same. This page is made by `docs/reference/make_rules.py`.",
+        "Every rule that `sonde diagnose` applies; `sonde explain CODE` prints the same. This page is made by "
+        "`docs/reference/make_rules.py`.",
         "",
         "| code | name | |",
         "|---|---|---|",
@@ -31,7 +32,8 @@ def text() -> str:
         for line in textwrap.dedent(rest).strip().split("\n"):
             heading = line.rstrip(":")
             pages.append(f"**{heading}.**" if heading in HEADINGS else line.strip())
-        pages += ["", f"Likely causes: {', '.join(rule.causes)}. Needs: {', '.join(f'`{tag}`' for tag in rule.needs)}."]
+        needs = ", ".join(f"`{tag}`" for tag in rule.needs) or "what the first look at a training found"
+        pages += ["", f"Likely causes: {', '.join(rule.causes)}. Needs: {needs}."]
     return "\n".join([*lines, *pages]) + "\n"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from sonde.rules.catalogue import RULES
-from sonde.rules.rule import HEADINGS
+from sonde.rules.rule import HEADINGS, Rule
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -15,7 +15,7 @@ def test_all_rules_are_listed(call: Call) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
-def test_every_rule_has_its_page_by_code_and_by_name(call: Call, rule: type) -> None:
+def test_every_rule_has_its_page_by_code_and_by_name(call: Call, rule: type[Rule]) -> None:
     page = call("explain", rule.code).stdout
     assert call("explain", rule.name.upper()).stdout == page
     for heading in HEADINGS:

@@ -166,7 +166,7 @@ def found() -> int:
 
 def test_a_third_party_adds_commands(spawn: Call, tmp_path: Path) -> None:
     env = install(tmp_path, {"greet": "third_party:greet", "found": "third_party:found"}, CODE)
-    assert "greet   Greet somebody." in spawn("--help", env=env).stdout
+    assert re.search(r"greet +Greet somebody\.", spawn("--help", env=env).stdout)
     assert spawn("greet", "ada", "--loud", env=env).stdout == "ADA\n"
     assert spawn("found", env=env).returncode == 1
 
@@ -207,5 +207,5 @@ def test_every_command_and_option_is_in_the_manual(call: Call, name: str) -> Non
     assert f"\n## sonde {name}" in manual
     section = manual.split(f"\n## sonde {name}")[1].split("\n## ")[0]
     options = set(re.findall(r"--\w+", call(name, "--help").stdout.split("Options:")[1])) - {"--help"}
-    assert options
+    assert options or name == "explain"
     assert all(option in section for option in options)

@@ -1,5 +1,7 @@
 """What rules see of a step."""
 
+from typing import Any
+
 import numpy as np
 
 from sonde.core.frames import MISSING, Columns, Frame
@@ -8,7 +10,7 @@ from sonde.rules.tracking import Tracked, track
 from sonde.signals.ema import Ema
 
 
-def _frame(step: int, **values: float) -> Frame:
+def _frame(step: int, **values: Any) -> Frame:
     tags = tuple(name.replace("__", "/").replace("_at_", "@") for name in values)
     return Frame(Columns("step", tags), step, 0.0, np.array(list(values.values()), np.float32))
 

@@ -30,7 +30,7 @@ def explain(
         if wanted.upper() == rule.code or wanted.lower() == rule.name:
             print(f"{rule.code} {rule.name}\n\n{inspect.getdoc(rule)}\n")
             print(f"Likely causes: {', '.join(rule.causes)}")
-            print(f"Needs: {', '.join(rule.needs)}")
+            print(f"Needs: {', '.join(rule.needs) or 'what the first look at a training found'}")
             return
     raise console.CommandError(f"there is no rule {code!r}; list all with: sonde explain")
 

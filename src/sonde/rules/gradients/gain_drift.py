@@ -67,8 +67,8 @@ class GainDrift:
         Saxe, McClelland and Ganguli, Exact solutions to the nonlinear dynamics of learning, ICLR 2014.
 
     Example:
-        >>> GainDrift().limit(12), GainDrift().limit(24)
-        (1.3276..., 1.1522...)
+        >>> round(GainDrift().limit(12), 2), round(GainDrift().limit(24), 2)
+        (1.33, 1.15)
     """
 
     code: ClassVar[str] = "GRD008"
