@@ -26,6 +26,7 @@ def test_without_the_library_the_reason_has_the_install_line(monkeypatch: pytest
 
 
 def test_a_driver_that_does_not_answer_is_said_once_it_was_asked() -> None:
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
     devices = Devices([torch.device("cuda:0")], uuids=["00000000-0000-0000-0000-000000000000"])
     assert devices.num_slots == 1
     assert devices.not_measured() == {}
