@@ -14,9 +14,9 @@ Usage: python benchmarks/overhead_cpu.py [--rounds 40] [--steps 10] [--warmup 20
     [--json FILE]
 
 Peers that are not installed are left out and named. To install them beside Sonde, into an environment of their own:
-    python -m venv /tmp/peers
-    /tmp/peers/bin/pip install -c constraints.txt torch==2.13.0 wandb tensorboard torchmortem trainscope -e .
-    /tmp/peers/bin/python benchmarks/overhead_cpu.py
+    python -m venv peers
+    peers/bin/pip install -c constraints.txt torch==2.13.0 wandb tensorboard torchmortem trainscope -e .
+    peers/bin/python benchmarks/overhead_cpu.py
 """
 
 import argparse
