@@ -1,5 +1,6 @@
 """Which parameters are weight matrices, which are of one kind, and how a statistic goes with depth."""
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ _WEIGHT = re.compile(r"(?:^|[._])(?:weight|w|kernel)(?:_[ih]h_l\d+(?:_reverse)?)
 _NOT_DEEP = re.compile(
     r"(?:^|[._])(?:\w*emb\w*|wte|wpe|\w*norm\w*|ln\w*|bn\w*|lora\w*|pos\w*)(?:[._]|$)", re.IGNORECASE
 )
+_OF_WEIGHTS = ("weight/mean", "weight/std")
 
 
 class Slope(NamedTuple):
@@ -40,12 +42,18 @@ def matrices(layers: Layers, scenes: Scenes) -> Layers:
     normalisations and low-rank adapters are left out. Shapes are not recorded.
     """
     unit = _unit_weights(scenes)
-    kept = [
-        place
-        for place, name in enumerate(layers.names)
-        if _WEIGHT.search(name) and not _NOT_DEEP.search(name) and name not in unit
-    ]
+    kept = [place for place, name in enumerate(layers.names) if _sounds_deep(name) and name not in unit]
     return Layers(tuple(layers.names[place] for place in kept), layers.values[kept])
+
+
+def latest_matrices(scenes: Scenes, path: str) -> Layers | None:
+    """The latest values of a statistic of the weight matrices; None where it was never measured."""
+
+    def compute() -> Layers | None:
+        latest = scenes.latest(path)
+        return None if latest is None else matrices(Layers(latest.names, latest.values), scenes)
+
+    return scenes.derived(f"matrices of {path}", (path, *_OF_WEIGHTS), compute)
 
 
 def slope(values: Float64) -> Slope | None:
@@ -61,10 +69,18 @@ def slope(values: Float64) -> Slope | None:
     return Slope(float(line[0]), r_squared, float(values[places[0]]), float(values[places[-1]]))
 
 
+@functools.lru_cache(maxsize=1 << 17)
+def _sounds_deep(name: str) -> bool:
+    return _WEIGHT.search(name) is not None and _NOT_DEEP.search(name) is None
+
+
 def _unit_weights(scenes: Scenes) -> frozenset[str]:
-    means, deviations = scenes.latest("weight/mean"), scenes.latest("weight/std")
-    if means is None or deviations is None:
-        return frozenset()
-    spread = dict(zip(deviations.names, deviations.values.tolist(), strict=True))
-    pairs = zip(means.names, means.values.tolist(), strict=True)
-    return frozenset(name for name, mean in pairs if 0.3 < mean < 3 and spread.get(name, np.inf) < 0.3 * mean)
+    def compute() -> frozenset[str]:
+        means, deviations = scenes.latest("weight/mean"), scenes.latest("weight/std")
+        if means is None or deviations is None:
+            return frozenset()
+        spread = dict(zip(deviations.names, deviations.values.tolist(), strict=True))
+        pairs = zip(means.names, means.values.tolist(), strict=True)
+        return frozenset(name for name, mean in pairs if 0.3 < mean < 3 and spread.get(name, np.inf) < 0.3 * mean)
+
+    return scenes.derived("unit weights", _OF_WEIGHTS, compute)

@@ -3,11 +3,11 @@
 "Is progress impaired?" comes before every other question: a symptom in a training that goes well is rarely an alarm.
 """
 
+import statistics
 from typing import NamedTuple
 
 import numpy as np
 
-from sonde.core.records import Float64
 from sonde.rules.scene import Scene
 from sonde.signals.ema import Ema, EmaState
 from sonde.signals.phases import Phase, Phases, PhasesState
@@ -15,6 +15,8 @@ from sonde.signals.plateau import Plateau, PlateauState
 from sonde.signals.robust_z import RobustZ, RobustZState
 
 _FIRST = 5
+_EVERY = 4
+"""Losses between two judgements of whether the loss gets better, over the last 100."""
 
 
 class Picture(NamedTuple):
@@ -32,6 +34,7 @@ class Picture(NamedTuple):
         loss_best: The smallest `loss_smooth` so far.
         best_step: When that was.
         improvement_z: How surely the loss fell over the last 100 steps, in standard errors; negative where it rose.
+            Asked anew at every fourth loss.
         plateau: Probability that it no longer falls.
         trivial: What a predictor that ignores its input would get (entropy of the labels), where it was measured.
         lr: Learning rate of the first group.
@@ -120,13 +123,12 @@ class PictureState(NamedTuple):
     picture: Picture
     first_losses: tuple[float, ...]
     first_norms: tuple[float, ...]
-    loss_z: RobustZState
-    grad_z: RobustZState
-    smooth: EmaState
+    scores: RobustZState
+    """Of the loss and of the logarithm of the gradient's norm."""
+    averages: EmaState
+    """Of the loss, of the two cosines, and of whether and how hard gradients are clipped."""
     plateau: PlateauState
     phases: PhasesState
-    cosines: EmaState
-    clips: EmaState
 
 
 class Pictures:
@@ -143,81 +145,68 @@ class Pictures:
             Picture(),
             (),
             (),
-            self._z.init(1),
-            self._z.init(1),
-            self._slow.init(1),
+            self._z.init(2),
+            self._slow.init(5),
             self._plateau.init(1),
             self._phases.init(1),
-            self._slow.init(2),
-            self._slow.init(2),
         )
 
     def step(self, state: PictureState, scene: Scene) -> tuple[PictureState, Picture]:
         """The picture after one more scene."""
         old = state.picture
         loss, norm, lr = scene.value("loss"), scene.value("grad/norm"), scene.value("lr")
-        loss_z_state, loss_z = self._z.step(state.loss_z, np.array([loss]))
         with np.errstate(divide="ignore", invalid="ignore"):
-            grad_z_state, grad_z = self._z.step(state.grad_z, np.log(np.array([norm])))
-        smooth_state, smooth = self._slow.step(state.smooth, np.array([loss]))
-        plateau_state, plateau = self._plateau.step(state.plateau, np.array([loss]))
-        phase_state, phase = self._phases.step(state.phases, np.array([lr]), scene.step)
-        cosines_state, cosines = self._slow.step(
-            state.cosines, np.array([scene.value("grad/cosine"), scene.value("update/cosine")])
-        )
+            scores_state, scores = self._z.step(state.scores, np.array([loss, np.log(norm)]))
         factor = scene.value("clip/factor")
         clipped = np.nan if np.isnan(factor) else float(factor < 0.999)
-        clips_state, clips = self._slow.step(state.clips, np.array([clipped, factor]))
+        cosines = scene.value("grad/cosine"), scene.value("update/cosine")
+        averages_state, averages = self._slow.step(state.averages, np.array([loss, *cosines, clipped, factor]))
+        plateau_state, improvement_z, plateau = state.plateau, old.improvement_z, old.plateau
+        if np.isfinite(loss):
+            plateau_state = self._plateau.take(state.plateau, np.array([loss]))
+            if (old.num_losses + 1) % _EVERY == 0:
+                judged = self._plateau.judge(plateau_state)
+                improvement_z, plateau = float(judged.z[0]), float(judged.plateau[0])
+        phase_state, phase = self._phases.step(state.phases, np.array([lr]), scene.step)
         first_losses = _first(state.first_losses, loss)
         first_norms = _first(state.first_norms, norm)
-        smooth_loss = float(smooth[0])
+        smooth_loss = float(averages[0])
         is_best = not smooth_loss >= old.loss_best and np.isfinite(smooth_loss)
         val = scene.value("val/loss")
         picture = Picture(
             step=scene.step,
             num_losses=old.num_losses + bool(np.isfinite(loss)),
             loss=loss,
-            loss_z=_one(loss_z.z),
-            loss_median=_one(loss_z.median),
-            loss_scale=_one(loss_z.scale),
-            loss_start=float(np.median(first_losses)) if first_losses else float("nan"),
+            loss_z=float(scores.z[0]),
+            loss_median=float(scores.median[0]),
+            loss_scale=float(scores.scale[0]),
+            loss_start=_median(first_losses),
             loss_smooth=smooth_loss,
             loss_best=smooth_loss if is_best else old.loss_best,
             best_step=scene.step if is_best else old.best_step,
-            improvement_z=_one(plateau.z),
-            plateau=_one(plateau.plateau),
+            improvement_z=improvement_z,
+            plateau=plateau,
             trivial=_latest(scene, "label/entropy", old.trivial),
             lr=lr if "lr" in scene else old.lr,
-            lr_peak=float(np.nanmax([old.lr_peak, lr])) if not np.isnan([old.lr_peak, lr]).all() else float("nan"),
+            lr_peak=float(np.fmax(old.lr_peak, lr)),
             phase=Phase(int(phase.phase[0])),
             phase_start=int(phase.start[0]) if np.isfinite(phase.start[0]) else 0,
             lr_jumped=bool(phase.jumped[0]),
             grad_norm=norm,
-            grad_z=_one(grad_z.z),
-            grad_median=float(np.exp(_one(grad_z.median))),
-            grad_start=float(np.median(first_norms)) if first_norms else float("nan"),
-            grad_cosine=float(cosines[0]),
-            update_cosine=float(cosines[1]),
+            grad_z=float(scores.z[1]),
+            grad_median=float(np.exp(scores.median[1])),
+            grad_start=_median(first_norms),
+            grad_cosine=float(averages[1]),
+            update_cosine=float(averages[2]),
             ratio=_latest(scene, "update/ratio", old.ratio),
-            clip_share=float(clips[0]),
-            clip_factor=float(clips[1]),
+            clip_share=float(averages[3]),
+            clip_factor=float(averages[4]),
             val_loss=val if "val/loss" in scene else old.val_loss,
             val_best=float(np.fmin(old.val_best, val)),
             num_evaluations=old.num_evaluations + ("val/loss" in scene),
             accumulation=_latest(scene, "loss/num_micro", old.accumulation),
         )
-        new = PictureState(
-            picture,
-            first_losses,
-            first_norms,
-            loss_z_state,
-            grad_z_state,
-            smooth_state,
-            plateau_state,
-            phase_state,
-            cosines_state,
-            clips_state,
-        )
+        new = PictureState(picture, first_losses, first_norms, scores_state, averages_state, plateau_state, phase_state)
         return new, picture
 
 
@@ -229,5 +218,5 @@ def _latest(scene: Scene, tag: str, old: float) -> float:
     return scene.value(tag) if tag in scene else old
 
 
-def _one(values: Float64) -> float:
-    return float(values[0])
+def _median(values: tuple[float, ...]) -> float:
+    return statistics.median(values) if values else float("nan")

@@ -1,13 +1,15 @@
 """What is known at one step: the rows that were measured, and what was said about the run."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from sonde.core.frames import Columns, Frame, is_missing
 from sonde.core.records import Float64, Int64
+
+Derived = TypeVar("Derived")
 
 
 class Layers(NamedTuple):
@@ -92,6 +94,7 @@ class Scenes:
     def __init__(self) -> None:
         self._splits: dict[int, tuple[Columns, _Split]] = {}
         self._latest: dict[str, _Latest] = {}
+        self._kept: dict[str, tuple[tuple[int, ...], Any]] = {}
 
     def take(self, step: int, frames: Sequence[Frame], facts: Sequence[Fact]) -> Scene:
         """The scene of a step, from all of its rows."""
@@ -124,6 +127,15 @@ class Scenes:
         latest = self._latest.get(path)
         return None if latest is None else latest.layers()
 
+    def derived(self, key: str, paths: Sequence[str], compute: Callable[[], Derived]) -> Derived:
+        """What follows from the latest values of some statistics: computed once for all rules, until one changes."""
+        versions = tuple(self._latest[path].version if path in self._latest else 0 for path in paths)
+        kept = self._kept.get(key)
+        if kept is None or kept[0] != versions:
+            kept = self._kept[key] = versions, compute()
+        value: Derived = kept[1]
+        return value
+
     def _split(self, columns: Columns) -> _Split:
         known = self._splits.get(id(columns))
         if known is not None and known[0] is columns:
@@ -155,8 +167,10 @@ class _Latest:
         self._values = np.empty(0)
         self._steps = np.empty(0, np.int64)
         self._known: dict[int, tuple[tuple[str, ...], npt.NDArray[np.intp]]] = {}
+        self.version = 0
 
     def note(self, names: tuple[str, ...], values: Float64, step: int) -> None:
+        self.version += 1
         known = self._known.get(id(names))
         if known is None or known[0] is not names:
             new = [name for name in names if name not in self._places]

@@ -84,9 +84,18 @@ class Growth:
 
     def step(self, state: GrowthState, values: Float64, at: int) -> tuple[GrowthState, GrowthOut]:
         """Take a value of each tag, measured at training step `at`."""
+        state = self.take(state, values, at)
+        return state, self.judge(state)
+
+    def take(self, state: GrowthState, values: Float64, at: int) -> GrowthState:
+        """Take a value of each tag without an answer, which costs ten times as much."""
         taken = np.isfinite(values) & (values > 0)
         steps = windows.slide(state.steps, np.where(taken, float(at), np.nan))
-        logs = windows.slide(state.logs, np.log(np.where(taken, values, np.nan)))
+        return GrowthState(steps, windows.slide(state.logs, np.log(np.where(taken, values, np.nan))))
+
+    def judge(self, state: GrowthState) -> GrowthOut:
+        """The growth of each tag over the values that were taken."""
+        steps, logs = state
         line = lines.fit(steps, logs)
         known = np.isfinite(logs[:, -self.min_values])
         z = NormalDist().inv_cdf(0.5 + self.confidence / 2)
@@ -100,4 +109,4 @@ class Growth:
             arrivals = (way / rate, (way * rate - margin) / sure, (way * rate + margin) / sure)
         left = (np.where(grows, np.maximum(arrival - line.reach, 0.0), np.nan) for arrival in arrivals)
         fit = (np.where(known, part, np.nan) for part in (rate, line.r_squared))
-        return GrowthState(steps, logs), GrowthOut(*fit, *left)
+        return GrowthOut(*fit, *left)

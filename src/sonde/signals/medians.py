@@ -28,9 +28,16 @@ def median(rows: Float64) -> Float64:
         array([2., 5.])
     """
     ordered = np.sort(rows, axis=-1)
-    count = rows.shape[-1] - np.isnan(rows).sum(axis=-1, keepdims=True)
+    size = rows.shape[-1]
+    if size and not np.isnan(ordered[..., -1]).any():
+        full: Float64 = ordered[..., size // 2]
+        if size % 2 == 0:
+            below = ordered[..., size // 2 - 1]
+            full = below + (full - below) / 2
+        return full
+    count = size - np.isnan(rows).sum(axis=-1, keepdims=True)
     low = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=-1)
-    high = np.take_along_axis(ordered, np.minimum(count // 2, rows.shape[-1] - 1), axis=-1)
+    high = np.take_along_axis(ordered, np.minimum(count // 2, size - 1), axis=-1)
     middle: Float64 = (low + (high - low) / 2)[..., 0]
     return middle
 

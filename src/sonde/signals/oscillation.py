@@ -72,7 +72,16 @@ class Oscillation:
 
     def step(self, state: OscillationState, values: Float64) -> tuple[OscillationState, OscillationOut]:
         """Take a value of each tag."""
-        window = windows.slide(state.window, values)
+        state = self.take(state, values)
+        return state, self.judge(state)
+
+    def take(self, state: OscillationState, values: Float64) -> OscillationState:
+        """Take a value of each tag without an answer, which costs ten times as much."""
+        return OscillationState(windows.slide(state.window, values))
+
+    def judge(self, state: OscillationState) -> OscillationOut:
+        """The shape of the values that were taken."""
+        window = state.window
         known = np.isfinite(window[:, -self.min_values])
         gaps = np.diff(window, axis=1)
         seen = np.isfinite(gaps)
@@ -92,4 +101,4 @@ class Oscillation:
             teeth = (d > 3 * fall[:, None]).sum(axis=1, where=(fall > 0)[:, None] & known[:, None])
         moves = known & (rise + fall > 0)
         turns, autocorrelation, amplitude, sawtooth = (np.where(moves, part, np.nan) for part in shape)
-        return OscillationState(window), OscillationOut(turns, autocorrelation, amplitude, sawtooth, teeth)
+        return OscillationOut(turns, autocorrelation, amplitude, sawtooth, teeth)

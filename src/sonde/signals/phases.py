@@ -99,6 +99,10 @@ class Phases:
 
     def step(self, state: PhasesState, values: Float64, at: int) -> tuple[PhasesState, PhasesOut]:
         """Take the rate of each tag at training step `at`."""
+        if (state.phase == Phase.CONSTANT).all() and np.array_equal(values, state.rate):
+            # Nothing moved, as at nearly every step of most trainings.
+            state = state._replace(step=np.full_like(state.step, at))
+            return state, self._out(state, state.phase < 0)
         taken = np.isfinite(values)
         first = taken & (state.step < 0)
         rate = np.where(taken, values, state.rate)
@@ -129,6 +133,9 @@ class Phases:
             changed=np.where(moved | first, at, state.changed),
             gap=np.where(again, at - state.changed, np.where(moved, 0, state.gap)),
         )
+        return new, self._out(new, jumped)
+
+    def _out(self, state: PhasesState, jumped: Bool) -> PhasesOut:
         with np.errstate(invalid="ignore", divide="ignore"):
-            relative = np.where(peak > 0, rate / peak, np.nan)
-        return new, PhasesOut(phase, start, relative, jumped)
+            relative = np.where(state.peak > 0, state.rate / state.peak, np.nan)
+        return PhasesOut(state.phase, state.start, relative, jumped)

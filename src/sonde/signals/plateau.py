@@ -80,7 +80,16 @@ class Plateau:
 
     def step(self, state: PlateauState, values: Float64) -> tuple[PlateauState, PlateauOut]:
         """Take a value of each tag."""
-        window = windows.slide(state.window, values)
+        state = self.take(state, values)
+        return state, self.judge(state)
+
+    def take(self, state: PlateauState, values: Float64) -> PlateauState:
+        """Take a value of each tag without an answer, which costs ten times as much."""
+        return PlateauState(windows.slide(state.window, values))
+
+    def judge(self, state: PlateauState) -> PlateauOut:
+        """How the values that were taken moved."""
+        window = state.window
         w = self.half
         before, after = median(window[:, :w]), median(window[:, w:])
         before = np.where(np.isfinite(window[:, 0]), before, np.nan)
@@ -95,10 +104,9 @@ class Plateau:
             rho = np.clip((np.nan_to_num(lag_1) + 1 / w) / (1 - 2 / w), 0.0, 0.95)
             error = 1.2533 * sigma * np.sqrt(2 / w * (1 + rho) / (1 - rho))
             movement = np.abs(window[:, w:] - before[:, None]).mean(axis=1) / (sigma * np.sqrt(2 / np.pi))
-            out = PlateauOut(
+            return PlateauOut(
                 movement=movement,
                 improvement=fall / np.abs(before),
                 z=fall / error,
                 plateau=below((self.min_improvement * np.abs(before) - fall) / error),
             )
-        return PlateauState(window), out

@@ -90,14 +90,13 @@ class ExplodingGradients:
         picture, seen = look.picture, []
         norm = picture.grad_norm
         if np.isfinite(norm):
-            growth, grown = _GROWTH.step(state.growth, np.array([norm]), look.scene.step)
+            growth = _GROWTH.take(state.growth, np.array([norm]), look.scene.step)
             first = state.first_largest
             if picture.num_losses <= 5:
                 first = float(np.fmax(first, norm))
             state = state._replace(growth=growth, recent=(*state.recent, norm)[-4:], first_largest=first)
             past = picture.grad_start
-            steady = norm > self.growth * past and norm > self.large and float(grown.r_squared[0]) >= 0.8
-            if steady and grown.rate[0] > 0 and (is_hurt(picture) or grown.earliest[0] < self.horizon):
+            if norm > self.growth * past and norm > self.large and self._grows_steadily(growth, picture):
                 severity = Severity.CRITICAL if norm > 1000 * past and is_lost(picture) else Severity.WARNING
                 seen.append(self._say(picture, severity, f"{norm / past:.3g} times its start and growing", past))
             seen += self._burst(state, picture)
@@ -106,6 +105,11 @@ class ExplodingGradients:
             seen += self._beginning(state, picture)
         state, deep = self._depth(state, look)
         return state, (*seen, *deep)
+
+    def _grows_steadily(self, state: GrowthState, picture: Picture) -> bool:
+        growth = _GROWTH.judge(state)
+        soon = is_hurt(picture) or growth.earliest[0] < self.horizon
+        return bool(growth.r_squared[0] >= 0.8 and growth.rate[0] > 0 and soon)
 
     def _say(self, picture: Picture, severity: Severity, text: str, expected: float) -> Sighting:
         evidence = Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=expected)

@@ -9,9 +9,8 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.core.records import Float64
-from sonde.rules.depth import matrices
+from sonde.rules.depth import latest_matrices
 from sonde.rules.rule import Look, Sighting
-from sonde.rules.scene import Layers
 from sonde.rules.tracking import spread
 from sonde.signals.peers import against_peers
 
@@ -72,11 +71,9 @@ class GradientShape:
 
     def step(self, state: GradientShapeState, look: Look) -> tuple[GradientShapeState, Sequence[Sighting]]:
         """Look at the parameters whose turn it is."""
-        now = look.scene.layers("grad/p50")
-        latest = look.scenes.latest("grad/p50")
-        if now is None or latest is None:
+        now, layers = look.scene.layers("grad/p50"), latest_matrices(look.scenes, "grad/p50")
+        if now is None or layers is None:
             return state, ()
-        layers = matrices(Layers(latest.names, latest.values), look.scenes)
         p1, p25, p50, p75, p99 = (_percentile(look, layers.names, q) for q in (1, 25, 50, 75, 99))
         quartiles = p75 - p25
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -11,7 +11,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.levels import has_level, is_alone
 from sonde.rules.rule import Look, Sighting
-from sonde.signals.growth import Growth, GrowthOut, GrowthState
+from sonde.signals.growth import Growth, GrowthState
 
 _GROWTH = Growth(window=24, min_values=8)
 
@@ -92,9 +92,10 @@ class LossDiverges:
         picture = look.picture
         if not np.isfinite(picture.loss) or not is_alone(look):
             return state, ()
-        growth_state, growth = _GROWTH.step(state.growth, np.array([picture.loss, picture.grad_norm]), picture.step)
+        growth_state = _GROWTH.take(state.growth, np.array([picture.loss, picture.grad_norm]), picture.step)
         first = (*state.first, picture.loss) if len(state.first) < 16 else state.first
-        grows = self._growing(growth_state, growth, look)
+        left = self._steps_left(growth_state, look)
+        grows = np.isfinite(left)
         high = has_level(look) and (self._high(first, look) or self._lost(look))
         state = LossDivergesState(
             growth_state,
@@ -109,7 +110,6 @@ class LossDiverges:
         start, best = picture.loss_start, picture.loss_best
         message = f"loss {picture.loss:.4g} climbs; it began at {start:.4g}, its best was {best:.4g}"
         if state.num_growing >= 3:
-            left = float(np.nanmin(growth.steps_left)) if np.isfinite(growth.steps_left).any() else np.nan
             message += f", and grows exponentially: float32 overflows in about {left:.0f} steps" if left < 1e4 else ""
         evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_start)]
         if np.isfinite(picture.grad_norm) and np.isfinite(picture.grad_start):
@@ -118,16 +118,24 @@ class LossDiverges:
         severity = Severity.CRITICAL if worst else Severity.WARNING
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.since),)
 
-    def _growing(self, state: GrowthState, growth: GrowthOut, look: Look) -> bool:
-        """Whether the loss explodes, or the gradient does under a loss that is no better than at its start."""
+    def _steps_left(self, state: GrowthState, look: Look) -> float:
+        """Until float32 overflows; NaN unless the loss explodes, or the gradient does above the first loss."""
         picture = look.picture
+        # A loss that grows from almost nothing is still almost nothing.
+        loss = picture.loss > 0.5 * abs(picture.loss_start)
+        gradient = picture.loss_smooth > abs(picture.loss_start) > 0
+        if not (loss or gradient):
+            return float("nan")
+        with np.errstate(invalid="ignore"):
+            risen = np.fmax.reduce(state.logs, axis=1) - np.fmin.reduce(state.logs, axis=1) > np.log(2)
+        if not (risen & (loss, gradient)).any():
+            return float("nan")
+        growth = _GROWTH.judge(state)
         spans = state.steps[:, -1] - np.nanmin(np.where(np.isnan(state.steps), np.inf, state.steps), axis=1)
         with np.errstate(invalid="ignore"):
             grown = np.isfinite(growth.steps_left) & (growth.rate * spans > np.log(self.least_growth))
-        # A loss that grows from almost nothing is still almost nothing.
-        loss = bool(grown[0]) and picture.loss > 0.5 * abs(picture.loss_start)
-        gradient = bool(grown[1]) and picture.loss_smooth > abs(picture.loss_start) > 0
-        return loss or gradient
+        left = growth.steps_left[grown & (loss, gradient)]
+        return float(left.min()) if len(left) else float("nan")
 
     def _high(self, first: tuple[float, ...], look: Look) -> bool:
         picture = look.picture

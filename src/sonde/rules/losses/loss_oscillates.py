@@ -13,6 +13,7 @@ from sonde.rules.rule import Look, Sighting
 from sonde.signals.oscillation import Oscillation, OscillationState
 
 _OSCILLATION = Oscillation(window=32, min_values=32)
+_EVERY = 4  # losses between two judgements
 
 
 class LossOscillatesState(NamedTuple):
@@ -66,10 +67,13 @@ class LossOscillates:
         picture = look.picture
         if "loss" not in look.scene:
             return state, ()
-        window, out = _OSCILLATION.step(state.window, np.array([picture.loss]))
+        state = state._replace(window=_OSCILLATION.take(state.window, np.array([picture.loss])))
+        if picture.num_losses % _EVERY:
+            return state, ()
+        out = _OSCILLATION.judge(state.window)
         alternates = out.turns[0] > self.turns and out.autocorrelation[0] < -0.7
-        against = picture.grad_cosine < -0.5 and "grad/cosine" in look.scene
-        state = LossOscillatesState(window, state.num + 1 if alternates else 0)
+        against = picture.grad_cosine < -0.5
+        state = state._replace(num=state.num + _EVERY if alternates else 0)
         if state.num < 20 and not against:
             return state, ()
         severity = (

@@ -94,11 +94,13 @@ class LossSpike:
         if "loss" not in look.scene:
             return state, ()
         with np.errstate(invalid="ignore", divide="ignore"):
-            logs, out = _LOGS.step(state.logs, np.log(np.array([picture.loss])))
-        state = state._replace(logs=logs)
+            log = np.log(np.array([picture.loss]))
         z = picture.loss_z
-        if picture.loss > 0 and np.isfinite(out.z[0]):
-            z = min(z, 1.5 * float(out.z[0]))  # a falling curve widens the band of logarithms
+        if z > 2 and picture.loss > 0:
+            on_logs = float(_LOGS.judge(state.logs, log).z[0])
+            # A falling curve widens the band of logarithms.
+            z = min(z, 1.5 * on_logs) if np.isfinite(on_logs) else z
+        state = state._replace(logs=_LOGS.take(state.logs, log))
         usual_high = state.highest[2] if len(state.highest) > 2 else 0.0
         state = state._replace(highest=_noted(state.highest, z), last=(*state.last, picture.loss)[-3:])
         if state.since >= 0:

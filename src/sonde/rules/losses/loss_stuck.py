@@ -100,14 +100,14 @@ class LossStuck:
         state = state._replace(course=state.course.extended(picture.loss))
         if state.course.num_values < self.least_steps or not has_level(look):
             return state, ()
-        descent = state.course.descent()
-        if descent is None or descent.t < -3:
-            return state, ()
         reference = float(np.fmin(state.course.means[0], untrained(picture)))
         if state.course.means[0] < 0.7 * untrained(picture):
             return state, ()  # it came trained
         floor = (1 - self.least_fall) * reference
-        if not min(descent.last, picture.loss_smooth) > floor or picture.loss_best < 0.8 * reference:
+        if not picture.loss_smooth > floor or picture.loss_best < 0.8 * reference:
+            return state, ()
+        descent = state.course.descent()
+        if descent is None or descent.t < -3 or not descent.last > floor:
             return state, ()
         better = len(state.validations) > 1 and state.validations[-1] < (1 - self.least_fall) * state.validations[0]
         lasts = state.course.num_values >= self.warning_steps and not better and not picture.is_falling

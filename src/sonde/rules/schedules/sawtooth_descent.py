@@ -1,5 +1,6 @@
 """SCH006 sawtooth-descent."""
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -64,8 +65,10 @@ class SawtoothDescent:
         if not np.isfinite(loss):
             return state, ()
         last = (*state.last, loss)[-5:]
-        window, out = _OSCILLATION.step(state.window, np.array([np.median(last)]))
-        state = SawtoothDescentState(window, last)
+        state = SawtoothDescentState(_OSCILLATION.take(state.window, np.array([statistics.median(last)])), last)
+        if look.picture.num_losses % 8:
+            return state, ()
+        out = _OSCILLATION.judge(state.window)
         if not (out.sawtooth[0] > 0.5 and out.num_teeth[0] >= self.teeth and has_level(look)):
             return state, ()
         message = f"loss comes down in spikes: {out.num_teeth[0]} great rises among many small falls in 128 steps"

@@ -8,10 +8,9 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.depth import matrices
+from sonde.rules.depth import latest_matrices
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Look, Sighting
-from sonde.rules.scene import Layers
 from sonde.signals.peers import against_peers
 
 
@@ -115,10 +114,9 @@ class LayerNotLearning:
 
     def _far_below(self, look: Look) -> dict[str, float]:
         """The weight matrices far below their peers, and their ratios."""
-        latest = look.scenes.latest("update/ratio")
-        if latest is None:
+        layers = latest_matrices(look.scenes, "update/ratio")
+        if layers is None:
             return {}
-        layers = matrices(Layers(latest.names, latest.values), look.scenes)
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(layers.values)
         peers = against_peers(logs, floor=0.3)

@@ -8,11 +8,10 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.depth import matrices
+from sonde.rules.depth import latest_matrices
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_lost, is_stuck
 from sonde.rules.rule import Look, Sighting
-from sonde.rules.scene import Layers
 
 
 class UpdatesTooLargeState(NamedTuple):
@@ -76,10 +75,9 @@ class UpdatesTooLarge:
     def step(self, state: UpdatesTooLargeState, look: Look) -> tuple[UpdatesTooLargeState, Sequence[Sighting]]:
         """Look at the tensors whose turn it is, and at the loss at every step."""
         picture = look.picture
-        latest = look.scenes.latest("update/ratio")
-        if latest is None:
+        layers = latest_matrices(look.scenes, "update/ratio")
+        if layers is None or not layers.names:
             return state, ()
-        layers = matrices(Layers(latest.names, latest.values), look.scenes)
         values = layers.values[np.isfinite(layers.values)]
         if len(values) and look.scene.layers("update/ratio") is not None:
             ratio = float(np.median(values))
@@ -105,8 +103,7 @@ class UpdatesTooLarge:
         if hurt:
             message += f"; loss {picture.loss_smooth:.4g}, at first {picture.loss_start:.4g}"
         place = int(np.nanargmax(layers.values)) if len(values) else 0
-        name = layers.names[place] if layers.names else latest.names[0]
-        value = float(layers.values[place]) if layers.names else float(latest.values[0])
+        name, value = layers.names[place], float(layers.values[place])
         evidence = Evidence(tag=f"update/ratio@{name}", step=look.scene.step, value=value, expected=1e-3)
         since = state.peak_step if hurt else state.since
         return state, (Sighting(severity, message, where=(name,), evidence=(evidence,), since=since),)

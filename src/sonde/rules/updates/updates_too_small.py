@@ -9,10 +9,9 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.cosines import take_cosine, typical
-from sonde.rules.depth import matrices
+from sonde.rules.depth import latest_matrices
 from sonde.rules.progress import Descent, DescentState, is_lost, is_slow, is_stuck
 from sonde.rules.rule import Look, Sighting
-from sonde.rules.scene import Layers
 from sonde.signals.phases import Phase
 
 
@@ -79,10 +78,9 @@ class UpdatesTooSmall:
         picture = look.picture
         descent, straightness = _DESCENT.step(state.descent, picture)
         state = state._replace(descent=descent, cosines=take_cosine(state.cosines, look))
-        latest = look.scenes.latest("update/ratio")
-        if latest is None:
+        layers = latest_matrices(look.scenes, "update/ratio")
+        if layers is None:
             return state, ()
-        layers = matrices(Layers(latest.names, latest.values), look.scenes)
         values = layers.values[np.isfinite(layers.values)]
         floor = 5e-4 if picture.step <= 1_000 else 5e-5 if picture.step <= 10_000 else 5e-6
         ratio = float(np.median(values)) if len(values) else float("nan")
