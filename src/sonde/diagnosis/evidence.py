@@ -261,6 +261,11 @@ ROWS: tuple[Row, ...] = (
     Row(Cause.SLOWDOWN, "SYS001", 2.0, 0.5, "speed fell and stayed"),
     Row(Cause.SLOWDOWN, "SYS004", -0.5, 0.0, "the leak may explain it"),
     Row(Cause.SLOWDOWN, "SYS003", -1.5, 0.0, "the data are late"),
+    Row(Cause.PLATEAU, "GEN005", 1.2, 0.0, "validation has all but stopped from epoch to epoch"),
+    Row(Cause.PLATEAU, "GEN001", -2.0, 0.0, "validation does not stand still, it rises"),
+    Row(Cause.PLATEAU, "GEN002", -0.7, 0.0, "it never came down far"),
+    Row(Cause.PLATEAU, "LOS009", -1.0, 0.0, "it jitters at its noise, which is no standstill"),
+    Row(Cause.UNDERFITTING, "LOS005", 0.5, 0.0, "training has stopped high"),
     Row(Cause.RANK_DIVERGENCE, "DST002", 7.0, 3.0, "replicas differ"),
 )
 PRIORS: dict[Cause, float] = {}

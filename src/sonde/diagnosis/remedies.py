@@ -38,15 +38,21 @@ def _lr(factor: float) -> Make:
     return make
 
 
+def _usual_norm(picture: Picture) -> float:
+    """Of the gradient: the smaller of the latest median and the start's, one of which an explosion leaves alone."""
+    norms = [norm for norm in (picture.grad_median, picture.grad_start) if math.isfinite(norm) and norm > 0]
+    return min(norms, default=1.0)
+
+
 def _clip(picture: Picture) -> Remedy:
-    usual = picture.grad_median if math.isfinite(picture.grad_median) and picture.grad_median > 0 else 1.0
+    usual = _usual_norm(picture)
     limit = float(f"{usual:.2g}")
     text = f"clip the global gradient norm at {limit:g}, its usual size"
     return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.OPT_IN, text=text)
 
 
 def _looser_clip(picture: Picture) -> Remedy:
-    usual = picture.grad_median if math.isfinite(picture.grad_median) and picture.grad_median > 0 else 1.0
+    usual = _usual_norm(picture)
     limit = float(f"{2 * usual:.2g}")
     text = f"raise the clipping norm to {limit:g}, twice the usual gradient, so that only outliers are clipped"
     return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.OPT_IN, text=text)

@@ -19,6 +19,7 @@ from sonde.rules.generalisation.epoch_assessment import EpochAssessment
 from sonde.rules.generalisation.gap_from_start import GapFromStart
 from sonde.rules.generalisation.overfitting import Overfitting
 from sonde.rules.generalisation.underfitting import Underfitting
+from sonde.rules.generalisation.validation_stalls import ValidationStalls
 from sonde.rules.gradients.always_clipped import AlwaysClipped
 from sonde.rules.gradients.exploding_gradients import ExplodingGradients
 from sonde.rules.gradients.gain_drift import GainDrift
@@ -112,6 +113,7 @@ RULES: tuple[type[Rule], ...] = (
     Underfitting,
     GapFromStart,
     EpochAssessment,
+    ValidationStalls,
     ExplodingGradients,
     GradientSpike,
     GradientsVanishWithDepth,

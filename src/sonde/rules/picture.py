@@ -36,7 +36,8 @@ class Picture(NamedTuple):
         improvement_z: How surely the loss fell over the last 100 steps, in standard errors; negative where it rose.
             Asked anew at every fourth loss.
         plateau: Probability that it no longer falls.
-        trivial: What a predictor that ignores its input would get (entropy of the labels), where it was measured.
+        trivial: What a predictor that ignores its input would get (mean entropy of the labels), where it was
+            measured.
         lr: Learning rate of the first group.
         lr_peak: The largest so far.
         phase: Of the schedule.
@@ -126,7 +127,7 @@ class PictureState(NamedTuple):
     scores: RobustZState
     """Of the loss and of the logarithm of the gradient's norm."""
     averages: EmaState
-    """Of the loss, of the two cosines, and of whether and how hard gradients are clipped."""
+    """Of the loss, of whether and how hard gradients are clipped, of the two cosines, of the labels' entropy."""
     plateau: PlateauState
     phases: PhasesState
 
@@ -146,7 +147,7 @@ class Pictures:
             (),
             (),
             self._z.init(2),
-            self._slow.init(5),
+            self._slow.init(6),
             self._plateau.init(1),
             self._phases.init(1),
         )
@@ -159,8 +160,8 @@ class Pictures:
             scores_state, scores = self._z.step(state.scores, np.array([loss, np.log(norm)]))
         factor = scene.value("clip/factor")
         clipped = np.nan if np.isnan(factor) else float(factor < 0.999)
-        cosines = scene.value("grad/cosine"), scene.value("update/cosine")
-        averages_state, averages = self._slow.step(state.averages, np.array([loss, *cosines, clipped, factor]))
+        others = scene.value("grad/cosine"), scene.value("update/cosine"), scene.value("label/entropy")
+        averages_state, averages = self._slow.step(state.averages, np.array([loss, clipped, factor, *others]))
         plateau_state, improvement_z, plateau = state.plateau, old.improvement_z, old.plateau
         if np.isfinite(loss):
             plateau_state = self._plateau.take(state.plateau, np.array([loss]))
@@ -186,7 +187,7 @@ class Pictures:
             best_step=scene.step if is_best else old.best_step,
             improvement_z=improvement_z,
             plateau=plateau,
-            trivial=_latest(scene, "label/entropy", old.trivial),
+            trivial=float(averages[5]),
             lr=lr if "lr" in scene else old.lr,
             lr_peak=float(np.fmax(old.lr_peak, lr)),
             phase=Phase(int(phase.phase[0])),
@@ -196,11 +197,11 @@ class Pictures:
             grad_z=float(scores.z[1]),
             grad_median=float(np.exp(scores.median[1])),
             grad_start=_median(first_norms),
-            grad_cosine=float(averages[1]),
-            update_cosine=float(averages[2]),
+            grad_cosine=float(averages[3]),
+            update_cosine=float(averages[4]),
             ratio=_latest(scene, "update/ratio", old.ratio),
-            clip_share=float(averages[3]),
-            clip_factor=float(averages[4]),
+            clip_share=float(averages[1]),
+            clip_factor=float(averages[2]),
             val_loss=val if "val/loss" in scene else old.val_loss,
             val_best=float(np.fmin(old.val_best, val)),
             num_evaluations=old.num_evaluations + ("val/loss" in scene),

@@ -136,6 +136,18 @@ class Scenes:
         value: Derived = kept[1]
         return value
 
+    def state(self) -> dict[str, Layers]:
+        """All latest values, by statistic."""
+        return {path: latest.layers() for path, latest in self._latest.items()}
+
+    def restore(self, state: Mapping[str, Layers]) -> None:
+        """Go on from what `state` gave."""
+        self._latest, self._kept = {}, {}
+        for path, layers in state.items():
+            latest = self._latest[path] = _Latest()
+            latest.note(layers.names, layers.values, 0)
+            latest.date(layers.steps)
+
     def _split(self, columns: Columns) -> _Split:
         known = self._splits.get(id(columns))
         if known is not None and known[0] is columns:
@@ -184,6 +196,10 @@ class _Latest:
             known = self._known[id(names)] = names, np.array([self._places[name] for name in names])
         self._values[known[1]] = values
         self._steps[known[1]] = step
+
+    def date(self, steps: Int64 | None) -> None:
+        if steps is not None:
+            self._steps = steps.copy()
 
     def layers(self) -> Layers:
         return Layers(self._names, self._values.copy(), self._steps.copy())

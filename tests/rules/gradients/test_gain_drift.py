@@ -1,11 +1,9 @@
 import math
 
-import numpy as np
 import pytest
 
 from sonde.core.findings import Severity
 from sonde.rules.gradients.gain_drift import GainDrift
-from sonde.signals.drift import Drift
 
 from ..traces import judge, worst
 
@@ -44,11 +42,12 @@ def test_a_gain_that_falls_is_the_vanishing_side() -> None:
 
 def test_the_numbers_of_the_monitor_series() -> None:
     rule = GainDrift()
-    assert all(math.isnan(number) for number in rule.numbers(rule.init()))
-    up = rule.init().up
-    for gain in (1.0, 1.1, 1.2, 1.3, 1.4, 1.5):
-        up, _ = Drift().step(up, np.array([gain]))
-    mean, average, drift = rule.numbers(rule.init()._replace(up=up))
+    checks = rule.init().up
+    assert all(math.isnan(number) for number in rule.numbers(checks))
+    for gain in (1.0, 1.1, 1.2, math.nan, 0.0, 1.3, 1.4, 1.5):
+        checks, out = rule.checked(checks, gain)
+        assert (out is None) == (not gain > 0)
+    mean, average, drift = rule.numbers(checks)
     assert (mean, round(average, 6), round(drift, 6)) == (1.5, 1.3, round(1.5 / 1.1 - 1, 6))
 
 

@@ -1,5 +1,6 @@
 """DAT004 data-drift."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -11,13 +12,29 @@ from sonde.core.findings import Evidence, Severity
 from sonde.core.records import Float64
 from sonde.rules.rule import Look, Sighting
 
-_KEPT = 32
+_MOST_BLOCKS = 32
+_STEPS = 8  # of a block
+
+
+class Block(NamedTuple):
+    """Some neighbouring looks at an input: the first step, and the averages of its mean and standard deviation."""
+
+    step: int
+    mean: float
+    std: float
+    num: int = 1
+
+    def joined(self, other: "Block") -> "Block":
+        """With the looks after it."""
+        num = self.num + other.num
+        mean, std = ((self.num * a + other.num * b) / num for a, b in ((self.mean, other.mean), (self.std, other.std)))
+        return Block(self.step, mean, std, num)
 
 
 class DataDriftState(NamedTuple):
-    """Mean and standard deviation of each input at the looks so far, oldest first."""
+    """For each input its blocks, oldest first; the last one may still grow."""
 
-    inputs: tuple[tuple[str, tuple[tuple[int, float, float], ...]], ...] = ()
+    inputs: tuple[tuple[str, tuple[Block, ...]], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,10 +42,11 @@ class DataDrift:
     """The data change while the training runs.
 
     What it detects:
-        The mean or the standard deviation of a floating-point input lies, in the newer looks (two at least, and each of
-        the last two), apart from the older ones (three at least) by `score` standard errors and by `change` of the
-        deviation; noise is taken from the differences of neighbouring looks, and the cut is the place that parts them
-        best. Information; a warning where the loss is `rise` times its best too.
+        Looks are averaged in blocks of eight steps; of more than 32 blocks the oldest are joined. The mean or the
+        standard deviation of a floating-point input lies, in the newer blocks (two at least, and each of the last two),
+        apart from the older ones (three at least) by `score` standard errors and by `change` of the deviation; noise is
+        taken from the differences of neighbouring blocks, and the cut is the place that parts them best. Information; a
+        warning where the loss is `rise` times its best too.
 
     Why it matters:
         What was learned is for other data: the loss rises without any fault of the optimiser, and a validation set from
@@ -42,8 +60,8 @@ class DataDrift:
         normalise each source by itself.
 
     When it is wrong:
-        Curricula and growing resolutions change the data on purpose; their loss recovers. Batches are looked at every
-        hundredth step, so that a change is seen one or two hundred steps late, and short runs have too few looks.
+        Curricula and growing resolutions change the data on purpose; their loss recovers. A run of fewer than five
+        blocks has too little of a past.
 
     References:
         Gama et al., A survey on concept drift adaptation, ACM Computing Surveys 2014.
@@ -72,10 +90,11 @@ class DataDrift:
         sightings = []
         for name, mean in zip(means.names, means.values.tolist(), strict=True):
             std = deviations.get(name, np.nan)
-            if np.isfinite(mean) and np.isfinite(std):
-                known[name] = (*known.get(name, ()), (look.scene.step, mean, std))[-_KEPT:]
-                if sighting := self._judge(name, np.array(known[name]), look):
-                    sightings.append(sighting)
+            if not (np.isfinite(mean) and np.isfinite(std)):
+                continue
+            known[name], complete = _extended(known.get(name, ()), Block(look.scene.step, mean, std))
+            if complete and (sighting := self._judge(name, np.array([block[:3] for block in complete]), look)):
+                sightings.append(sighting)
         return DataDriftState(tuple(known.items())), sightings
 
     def _judge(self, name: str, looks: Float64, look: Look) -> Sighting | None:
@@ -105,3 +124,17 @@ class DataDrift:
         evidence = Evidence(tag=f"batch/{word}@{name}", step=look.scene.step, value=after, expected=before)
         severity = Severity.WARNING if hurt else Severity.INFO
         return Sighting(severity, message, (name,), (evidence,), since=int(looks[cut, 0]))
+
+
+def _extended(blocks: tuple[Block, ...], look: Block) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
+    """The blocks with one more look; and, where that begins a new one, those that can be judged."""
+    if blocks and blocks[-1].step // _STEPS == look.step // _STEPS:
+        return (*blocks[:-1], blocks[-1].joined(look)), ()
+    if len(blocks) >= _MOST_BLOCKS:
+        # Of the older half the pair with the fewest looks: what is new stays as it is.
+        sums = [one.num + two.num for one, two in itertools.pairwise(blocks[: _MOST_BLOCKS // 2])]
+        place = sums.index(min(sums))
+        blocks = (*blocks[:place], blocks[place].joined(blocks[place + 1]), *blocks[place + 2 :])
+    extended = (*blocks, look)
+    # A block that has only begun is as good as one before it where looks are rare.
+    return extended, extended if blocks and blocks[-1].num == 1 else blocks

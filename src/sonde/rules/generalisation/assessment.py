@@ -10,8 +10,7 @@ class Assessment(NamedTuple):
 
     Attributes:
         improvement_rate: (v₋ − v)/|v₋| of the last two validation losses; below 1% poor, 1 to 5% acceptable, above
-        good.
-            NaN with fewer than two.
+            good; NaN with fewer than two.
         gap: (v − t)/max(t, v₀/10): validation above training, relative to the latter, which counts as at least a tenth
             of the first validation loss, since a ratio to nothing means nothing.
         plateau: Whether the last three changes of validation were below 1% each.
@@ -32,6 +31,7 @@ def assess(
     val: Sequence[float],
     train: Sequence[float],
     *,
+    first: tuple[float, float] | None = None,
     least_improvement: float = 0.01,
     widest_gap: float = 0.3,
     patience: int = 3,
@@ -47,6 +47,7 @@ def assess(
     Args:
         val: Validation losses.
         train: Training losses of the same epochs.
+        first: Both losses of the first epoch of all, where earlier ones than these were forgotten.
         least_improvement: Relative; larger means sooner "slowing".
         widest_gap: Relative; larger means fewer "overfitting".
         patience: Epochs of a plateau.
@@ -65,20 +66,21 @@ def assess(
     """
     if len(val) != len(train) or not val:
         raise ValueError(f"`assess(val, train)` needs as many of one as of the other, got {len(val)} and {len(train)}.")
-    gap = _share(val[-1] - train[-1], max(train[-1], 0.1 * abs(val[0])))
+    first_val, first_train = first or (val[0], train[0])
+    gap = _share(val[-1] - train[-1], max(train[-1], 0.1 * abs(first_val)))
     if len(val) < 2:
         return Assessment(float("nan"), gap, False, "unknown", "unknown")
     rates = [_share(before - after, abs(before)) for before, after in itertools.pairwise(val)]
     plateau = len(rates) >= patience and all(abs(rate) < least_improvement for rate in rates[-patience:])
     best = min(range(len(val)), key=val.__getitem__)
     rises, falls = val[-1] > val[best], train[-1] < train[best]
-    too_high = (val[-1] > 1.1 * val[0] and train[-1] > train[0]) or train[-1] > 1.1 * train[0]
-    still = all(abs(series[-1] - series[0]) < 0.01 * abs(series[0]) for series in (val, train))
+    too_high = (val[-1] > 1.1 * first_val and train[-1] > first_train) or train[-1] > 1.1 * first_train
+    still = abs(val[-1] - first_val) < 0.01 * abs(first_val) and abs(train[-1] - first_train) < 0.01 * abs(first_train)
     if rises and falls and (gap > widest_gap or val[-1] > 1.1 * val[best]):
         verdict = "overfitting"
     elif too_high:
         verdict = "diverging"
-    elif len(val) >= 3 and _share(val[0] - val[-1], abs(val[0])) < 0.25 and rates[-1] < 0.05 and gap < 0.1:
+    elif len(val) >= 3 and _share(first_val - val[-1], abs(first_val)) < 0.25 and rates[-1] < 0.05 and gap < 0.1:
         verdict = "underfitting"
     elif plateau:
         verdict = "plateau"

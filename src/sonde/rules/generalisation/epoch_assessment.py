@@ -6,15 +6,15 @@ from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.generalisation.assessment import assess
-from sonde.rules.generalisation.evaluations import Evaluations
+from sonde.rules.generalisation.assessment import Assessment, assess
+from sonde.rules.generalisation.epochs import Epochs
 from sonde.rules.rule import Look, Sighting
 
 _CAUSES = {
     "overfitting": "validation rises while training falls",
     "diverging": "both losses are above their first",
     "underfitting": "both losses are high and slow",
-    "plateau": "validation has stood still for three epochs",
+    "plateau": "validation has stood still for several epochs",
     "slowing": "validation hardly improves",
 }
 
@@ -24,17 +24,19 @@ class EpochAssessment:
     """The verdict on the epochs so far is not "healthy".
 
     What it detects:
-        By `assess` over all evaluations (one an epoch, or as often as they come), from `least` on: validation improves
-        by less than 1% (slowing), three times in a row (plateau), rises while training falls with a gap above 30%
-        (overfitting), has come down by less than a quarter and is slow (underfitting); and whether the learning rate
-        moved anything in the first epochs. Information only: the rules GEN001, GEN002, LOS003 and LOS004 raise the
-        alarms, each with its test against noise.
+        By `assess` over the epochs (over all evaluations, where no epochs are recorded), from `least` on: validation
+        improves by less than `least_improvement` (slowing), `patience` times in a row (plateau), rises while training
+        falls with a gap above `widest_gap` (overfitting), has come down by less than a quarter and is slow
+        (underfitting); and after the epochs `rate_epochs` and every one after the last of them, whether the learning
+        rate moved anything. Information only: the rules GEN001, GEN002, LOS003 and LOS004 raise the alarms, each with
+        its test against noise. The numbers are the series `evaluation/improvement_rate`, `evaluation/train_val_gap` and
+        `evaluation/plateau_detected`.
 
     Why it matters:
         It is the summary that one would make by eye after each epoch.
 
     Evidence:
-        `val/loss` now and one evaluation before, the training `loss`.
+        `val/loss` now and one epoch before, the training `loss`.
 
     What to do:
         Overfitting: regularise or stop. Underfitting: raise rate or capacity. Slowing: decay the rate, or be content.
@@ -49,30 +51,61 @@ class EpochAssessment:
     code: ClassVar[str] = "GEN004"
     name: ClassVar[str] = "epoch-assessment"
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.OVERFITTING, Cause.UNDERFITTING, Cause.LR_TOO_LOW, Cause.LR_TOO_HIGH)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.OVERFITTING,
+        Cause.UNDERFITTING,
+        Cause.PLATEAU,
+        Cause.LR_TOO_LOW,
+        Cause.LR_TOO_HIGH,
+    )
     quiet_steps: ClassVar[int] = 10_000
 
     least: int = 2
+    least_improvement: float = 0.01
+    widest_gap: float = 0.3
+    patience: int = 3
+    rate_epochs: tuple[int, ...] = (2, 3)
 
-    def init(self) -> Evaluations:
+    def init(self) -> Epochs:
         """Before the first step."""
-        return Evaluations()
+        return Epochs()
 
-    def step(self, state: Evaluations, look: Look) -> tuple[Evaluations, Sequence[Sighting]]:
+    def assessed(self, epochs: Epochs) -> Assessment:
+        """What the epochs so far say, by this rule's thresholds; there must be one."""
+        return assess(
+            epochs.ended.validations,
+            epochs.ended.trainings,
+            first=(epochs.ended.first, epochs.ended.first_training),
+            least_improvement=self.least_improvement,
+            widest_gap=self.widest_gap,
+            patience=self.patience,
+        )
+
+    def judges_rate(self, epoch: int) -> bool:
+        """Whether the learning rate is validated after this epoch."""
+        return epoch in self.rate_epochs or epoch > max(self.rate_epochs, default=0)
+
+    def step(self, state: Epochs, look: Look) -> tuple[Epochs, Sequence[Sighting]]:
         """Look at one more step."""
-        before = state.num
-        state = state.noted(look)
-        if state.num == before or state.num < self.least or look.picture.is_solved or not state.first > 0:
+        state = state.noted(look.scene)
+        ended = state.ended
+        if (
+            not state.ended_at(look.scene.step)
+            or ended.num < self.least
+            or look.picture.is_solved
+            or not ended.first > 0
+        ):
             return state, ()
-        assessment = assess(state.validations, state.trainings)
+        assessment = self.assessed(state)
         if assessment.verdict not in _CAUSES:
             return state, ()
+        rate = f", learning rate {assessment.learning_rate}" if self.judges_rate(state.number) else ""
         message = (
-            f"{assessment.verdict}: {_CAUSES[assessment.verdict]} ({assessment.improvement_rate:+.1%} since the last "
-            f"evaluation, gap {assessment.gap:.0%}, learning rate {assessment.learning_rate})"
+            f"{assessment.verdict}: {_CAUSES[assessment.verdict]} ({assessment.improvement_rate:+.1%} since the epoch "
+            f"before, gap {assessment.gap:.0%}{rate})"
         )
         evidence = (
-            Evidence(tag="val/loss", step=look.scene.step, value=state.validations[-1], expected=state.validations[-2]),
-            Evidence(tag="loss", step=look.scene.step, value=state.trainings[-1]),
+            Evidence(tag="val/loss", step=look.scene.step, value=ended.validations[-1], expected=ended.validations[-2]),
+            Evidence(tag="loss", step=look.scene.step, value=ended.trainings[-1]),
         )
         return state, (Sighting(Severity.INFO, message, evidence=evidence),)

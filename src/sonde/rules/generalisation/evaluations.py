@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sonde.rules.rule import Look
+from sonde.rules.scene import Scene
 
 _MOST = 32
 _MOST_LOSSES = 50
 
 
 class Evaluations(NamedTuple):
-    """The last 32 evaluations, oldest first, and the very first one.
+    """The last 32 evaluations, oldest first, and the losses of the very first one.
 
     The training loss of an evaluation is the mean of the last 50 losses since the evaluation before. Evaluations that
     are not finite, or come before any training loss, are left out.
@@ -24,19 +24,26 @@ class Evaluations(NamedTuple):
     first: float = float("nan")
     num: int = 0
     losses: tuple[float, ...] = ()
+    first_training: float = float("nan")
 
-    def noted(self, look: Look) -> "Evaluations":
+    def noted(self, scene: Scene) -> "Evaluations":
         """With what this step brought."""
-        loss, validation = look.scene.value("loss"), look.scene.value("val/loss")
+        return self.taken(scene.step, scene.value("loss"), scene.value("val/loss"))
+
+    def taken(self, step: int, loss: float, validation: float) -> "Evaluations":
+        """With a training loss and a validation loss, NaN where there is none."""
         new = self if not np.isfinite(loss) else self._replace(losses=(*self.losses, loss)[-_MOST_LOSSES:])
         if not np.isfinite(validation) or not new.losses:
             return new
+        training = float(np.mean(new.losses))
         return Evaluations(
             (*self.validations, validation)[-_MOST:],
-            (*self.trainings, float(np.mean(new.losses)))[-_MOST:],
-            (*self.steps, look.scene.step)[-_MOST:],
+            (*self.trainings, training)[-_MOST:],
+            (*self.steps, step)[-_MOST:],
             validation if self.num == 0 else self.first,
             self.num + 1,
+            (),
+            training if self.num == 0 else self.first_training,
         )
 
     @property

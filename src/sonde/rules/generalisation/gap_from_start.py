@@ -62,7 +62,7 @@ class GapFromStart:
     def step(self, state: Evaluations, look: Look) -> tuple[Evaluations, Sequence[Sighting]]:
         """Look at one more step."""
         before = state.num
-        state = state.noted(look)
+        state = state.noted(look.scene)
         if state.num == before or state.num < self.least:
             return state, ()
         validations, trainings = np.array(state.validations), np.array(state.trainings)

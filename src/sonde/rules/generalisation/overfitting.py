@@ -9,6 +9,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.evaluations import Evaluations
+from sonde.rules.generalisation.turns import Turn, clear_turn
 from sonde.rules.levels import untrained
 from sonde.rules.rule import Look, Sighting
 
@@ -24,6 +25,11 @@ class Overfitting:
         training loss has fallen by 5% since then. From five evaluations and 30 steps on it is a warning where
         validation is 10% above its best or the gap is above 30% of the training loss (which counts as at least a tenth
         of the first validation loss), else information.
+
+        Four to eight evaluations are too few for that test, and must show it to the eye (`clear_turn`): a smooth turn
+        of validation by `early_rise`, training that fell at every one, a gap that was small and widened every time. It
+        is a warning where training has fallen by a quarter since then and validation is more than twice as large, 3%
+        above its best, and above 0.3 of what an untrained model gets; else information.
 
     Why it matters:
         From the best evaluation on, the model learns its examples by heart and forgets what is general.
@@ -59,6 +65,7 @@ class Overfitting:
 
     patience: int = 3
     least_rise: float = 0.03
+    early_rise: float = 0.02
 
     def init(self) -> Evaluations:
         """Before the first step."""
@@ -67,34 +74,51 @@ class Overfitting:
     def step(self, state: Evaluations, look: Look) -> tuple[Evaluations, Sequence[Sighting]]:
         """Look at one more step."""
         before = state.num
-        state = state.noted(look)
-        late = max(self.patience, len(state.validations) // 4)
-        if state.num == before or len(state.validations) <= late:
+        state = state.noted(look.scene)
+        if state.num == before:
             return state, ()
+        found = self._lasting(state, look) or self._early(state, look)
+        if found is None:
+            return state, ()
+        severity, turn = found
+        message = (
+            f"validation loss {turn.now:.4g}, up from {turn.best:.4g} at step {turn.step}, "
+            f"while the training loss fell from {turn.best_training:.4g} to {turn.training:.4g}"
+        )
+        evidence = (
+            Evidence(tag="val/loss", step=look.scene.step, value=state.validations[-1], expected=turn.best),
+            Evidence(tag="loss", step=look.scene.step, value=turn.training, expected=turn.best_training),
+        )
+        return state, (Sighting(severity, message, evidence=evidence, since=turn.step),)
+
+    def _lasting(self, state: Evaluations, look: Look) -> tuple[Severity, Turn] | None:
+        """A rise beyond the noise of the evaluations."""
+        late = max(self.patience, len(state.validations) // 4)
+        if len(state.validations) <= late:
+            return None
         latest, training = state.validations[-late:], float(np.median(state.trainings[-late:]))
         place, best = _best(state.validations[:-late], late)
-        best_step, best_training = state.steps[place], state.trainings[place]
+        turn = Turn(state.steps[place], best, state.trainings[place], float(np.median(latest)), training)
         noise = state.noise if np.isfinite(state.noise) else 0.0
         reference = untrained(look.picture)
         least = max(3 * noise, 0.02 * abs(best), self.least_rise * reference if reference > 0 else 0.0)
-        if not (np.median(latest) > best + least and min(latest[-self.patience :]) > best):
-            return state, ()
-        if not training < best_training - 0.05 * abs(best_training):
-            return state, ()
-        now = float(np.median(latest))
-        gap = (now - training) / max(training, 0.1 * state.first) if state.first > 0 else float("nan")
+        if not (turn.now > best + least and min(latest[-self.patience :]) > best):
+            return None
+        if not training < turn.best_training - 0.05 * abs(turn.best_training):
+            return None
         known = np.isfinite(state.noise) and look.picture.num_losses >= 30
-        bad = known and (now > best + 0.1 * abs(best) or gap > 0.3)
-        message = (
-            f"validation loss {now:.4g}, up from {best:.4g} at step {best_step}, "
-            f"while the training loss fell from {best_training:.4g} to {training:.4g}"
-        )
-        evidence = (
-            Evidence(tag="val/loss", step=look.scene.step, value=state.validations[-1], expected=best),
-            Evidence(tag="loss", step=look.scene.step, value=training, expected=best_training),
-        )
-        severity = Severity.WARNING if bad else Severity.INFO
-        return state, (Sighting(severity, message, evidence=evidence, since=best_step),)
+        bad = known and (turn.now > best + 0.1 * abs(best) or turn.gap(state.first) > 0.3)
+        return Severity.WARNING if bad else Severity.INFO, turn
+
+    def _early(self, state: Evaluations, look: Look) -> tuple[Severity, Turn] | None:
+        """A rise that few evaluations show clearly."""
+        reference = max(untrained(look.picture), state.first)
+        turn = clear_turn(state, reference, self.early_rise)
+        if turn is None:
+            return None
+        far = turn.training < 0.75 * turn.best_training and turn.gap(state.first) > 1
+        bad = far and turn.now > max(1.03 * turn.best, 0.3 * reference)
+        return Severity.WARNING if bad else Severity.INFO, turn
 
 
 def _best(validations: tuple[float, ...], width: int) -> tuple[int, float]:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.evaluations import Evaluations
@@ -17,9 +19,10 @@ class Underfitting:
     """Training and validation are both bad, and getting better slowly.
 
     What it detects:
-        After `least` evaluations both losses are above `high` of what a model without training gets, validation is no
-        more than 10% above training, and none of the last three evaluations brought more than `slow`. It is
-        information, and a warning from `warning` evaluations on, if there have been 100 steps.
+        After `least` evaluations both losses are above `high` of what a model without training gets (guessing, the
+        start or the first evaluation), validation is no more than 10% above training, and none of the last three
+        evaluations brought more than `slow`. It is information, and a warning from `warning` evaluations on, if there
+        have been 100 steps.
 
     Why it matters:
         More of the same will not help: the model is too small or too much held back, the rate is too low, or there is
@@ -74,10 +77,11 @@ class Underfitting:
     def step(self, state: Evaluations, look: Look) -> tuple[Evaluations, Sequence[Sighting]]:
         """Look at one more step."""
         before = state.num
-        state = state.noted(look)
+        state = state.noted(look.scene)
         if state.num == before or state.num < self.least or not has_level(look):
             return state, ()
-        reference = untrained(look.picture)
+        # The first losses of a log with a row an epoch are those of whole epochs: its first validation is higher.
+        reference = float(np.fmax(untrained(look.picture), state.first))
         validation, training = state.validations[-1], state.trainings[-1]
         if not (min(validation, training) > self.high * reference and validation < 1.1 * training):
             return state, ()
@@ -87,7 +91,7 @@ class Underfitting:
             return state, ()
         message = (
             f"validation {validation:.4g} and training loss {training:.4g} are both {validation / reference:.0%} and "
-            f"{training / reference:.0%} of what guessing gives, after {state.num} evaluations"
+            f"{training / reference:.0%} of what it is without training, after {state.num} evaluations"
         )
         evidence = (
             Evidence(tag="val/loss", step=look.scene.step, value=validation, expected=reference),

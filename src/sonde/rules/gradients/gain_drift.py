@@ -10,15 +10,16 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Look, Sighting
-from sonde.signals.drift import Drift, DriftState
+from sonde.signals.drift import Drift, DriftOut, DriftState
 
 
 class GainNumbers(NamedTuple):
     """What a check of the mean gain comes to, for the series `gradient_monitor/*`.
 
     Attributes:
-        mean_gain: Geometric mean of the blocks' gains at the last check. moving_average: Mean of the last `window`
-        checks. drift: Relative rise over the window; NaN below three checks.
+        mean_gain: Geometric mean of the blocks' gains at the last check.
+        moving_average: Mean of the last `window` checks.
+        drift: Relative rise over the window; NaN below three checks.
     """
 
     mean_gain: float
@@ -44,16 +45,16 @@ class GainDrift:
         checks (of a history of 10), with 3 rises in a row and by more than the natural variation of ±0.05; below 3
         checks it abstains. Apart from that, g stays above A^(1/depth) for 3 checks, with A = 30 the amplification from
         end to end that is still fair (1.76 at 6 blocks, 1.33 at 12, 1.15 at 24), or g^depth below 1/A: the vanishing
-        side, for which the inverse of g is followed. Drift past the limit (where two
-        rises in a row are enough), and either of them while training is hurt,
-        is a warning; else information.
+        side, for which the inverse of g is followed. Drift past the limit (where two rises in a row are enough), and
+        either of them while training is hurt, is a warning; else information.
 
     Why it matters:
         What all blocks do together is g^depth: a small drift of the mean is a large one of the gradient, checks before
         its norm shows it.
 
     Evidence:
-        `gain/mean`, `gain/amplification`, `gain/block@…`.
+        `gain/mean`, `gain/amplification`, `gain/block@…`; what is made of them, `gradient_monitor/mean_gain`,
+        `gradient_monitor/mean_gain_ma` (over the window) and `gradient_monitor/mean_gain_drift` (the rise over it).
 
     What to do:
         Halve the learning rate; clip at 0.7 of the present norm; weight decay or normalisation where the gain is
@@ -98,26 +99,32 @@ class GainDrift:
         """The largest fair mean gain of `depth` blocks: A^(1/depth)."""
         return float(self.budget ** (1 / depth))
 
-    def numbers(self, state: GainDriftState) -> GainNumbers:
+    def checked(self, checks: DriftState, gain: float) -> tuple[DriftState, DriftOut | None]:
+        """The checks with one more mean gain; None where it is none, being missing, not finite or not above 0."""
+        if not (np.isfinite(gain) and gain > 0):
+            return checks, None
+        return self._drift().step(checks, np.array([gain]))
+
+    def numbers(self, checks: DriftState) -> GainNumbers:
         """The last check, its moving average and its drift, all NaN before the first."""
-        checks = state.up.history[0]
-        seen = checks[np.isfinite(checks)]
+        seen = checks.history[0][np.isfinite(checks.history[0])]
         if not len(seen):
             return GainNumbers(float("nan"), float("nan"), float("nan"))
         window = seen[-self.window :]
-        rise = window[-1] / window[0] - 1 if len(seen) >= 3 and window[0] > 0 else np.nan
+        rise = window[-1] / window[0] - 1 if len(seen) >= self._drift().min_values else np.nan
         return GainNumbers(float(seen[-1]), float(window.mean()), float(rise))
 
     def step(self, state: GainDriftState, look: Look) -> tuple[GainDriftState, Sequence[Sighting]]:
         """Look at one more check, where there is one."""
         gain = look.scene.value("gain/mean")
-        blocks = look.scenes.latest("gain/block")
-        if not np.isfinite(gain) or gain <= 0 or blocks is None:
+        up, risen = self.checked(state.up, gain)
+        if risen is None:
             return state, ()
+        down, fallen = self._drift().step(state.down, np.array([1 / gain]))
+        blocks = look.scenes.latest("gain/block")
+        if blocks is None:
+            return GainDriftState(up, down), ()
         depth = int(np.isfinite(blocks.values).sum())
-        drift = self._drift()
-        up, risen = drift.step(state.up, np.array([gain]))
-        down, fallen = drift.step(state.down, np.array([1 / gain]))
         limit = self.limit(max(depth, 1))
         beyond = depth >= 2 and not 1 / limit <= gain <= limit
         num_beyond = state.num_beyond + 1 if beyond else 0
@@ -136,7 +143,7 @@ class GainDrift:
         severity = Severity.WARNING if outside or is_hurt(look.picture) else Severity.INFO
         order = np.argsort(blocks.values if gain > 1 else -blocks.values)[::-1]
         where = tuple(blocks.names[place] for place in order[:3] if np.isfinite(blocks.values[place]))
-        average = self.numbers(state).moving_average
+        average = self.numbers(state.up).moving_average
         evidence = Evidence(tag="gain/mean", step=look.scene.step, value=gain, expected=average)
         return state, (Sighting(severity, message, where=where, evidence=(evidence,), since=state.since),)
 

@@ -1,5 +1,6 @@
 """OPT004 optimizer-state-lost."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -9,9 +10,12 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.rule import Look, Sighting
+from sonde.rules.scene import Fact
 from sonde.rules.tracking import spread
 
 _RESUMES = frozenset({"resumed", "branch", "restored"})
+
+_HAS_STATE = re.compile("adam|lion|rms|adagrad|lamb|adafactor|rprop|sophia|shampoo|muon", re.IGNORECASE)
 
 
 class OptimizerStateLostState(NamedTuple):
@@ -77,6 +81,7 @@ class OptimizerStateLost:
         state = self._moments(state, look, seen)
         state = self._schedule(state, look, seen)
         state = self._ratios(state, look, seen)
+        seen += [sighting for fact in look.scene.facts if (sighting := _empty(fact, look.scene.step))]
         return state, seen
 
     def _moments(self, state: OptimizerStateLostState, look: Look, seen: list[Sighting]) -> OptimizerStateLostState:
@@ -138,3 +143,19 @@ class OptimizerStateLost:
                 since = state.resumed_step
                 seen.append(Sighting(Severity.WARNING, message, where=(name,), evidence=(evidence,), since=since))
         return state
+
+
+def _empty(fact: Fact, step: int) -> Sighting | None:
+    """What an event says of an optimiser that has a state at every other time."""
+    if fact.kind == "restored" and fact.data.get("num_with_state") == 0 and fact.data.get("num_before", 0) > 0:
+        lost = [fact.data]
+    elif fact.kind == "resumed":
+        optimizers = fact.data.get("optimizers", ())
+        lost = [one for one in optimizers if one.get("num_with_state") == 0 and _HAS_STATE.search(one["optimizer"])]
+    else:
+        lost = []
+    if not lost:
+        return None
+    return Sighting(
+        Severity.WARNING, f"the training was resumed with an empty state of {lost[0]['optimizer']}", since=step
+    )

@@ -1,0 +1,154 @@
+"""What is said after each epoch: how it went, what is amiss, and what to try."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from sonde.rules.generalisation.assessment import Assessment
+from sonde.rules.generalisation.epoch_assessment import EpochAssessment
+from sonde.rules.generalisation.epochs import Epochs
+from sonde.rules.scene import Scene
+
+
+class PostEpochState(NamedTuple):
+    """The epochs so far, and the last update ratio and learning rates."""
+
+    epochs: Epochs = Epochs()
+    ratio: float = float("nan")
+    lr: float = float("nan")
+    lr_peak: float = float("nan")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PostEpoch:
+    """Evaluates every epoch of which a validation loss is known: series to store, and lines to print.
+
+    With v the validation and t the training loss of the last epoch, v₋ the validation loss of the one before and v₁
+    that of the first (`Epochs` says when an epoch ends and which losses are its own):
+
+    - `evaluation/improvement_rate`: (v₋ − v)/|v₋|, from the second epoch on;
+    - `evaluation/train_val_gap`: (v − t)/max(t, |v₁|/10);
+    - `evaluation/plateau_detected`: 1 where the last three rates were all below 1% either way, else 0; from the second
+      epoch on.
+
+    After epochs 2 and 3 and every later one the learning rate is validated: it is too low where neither loss has moved
+    by 1% since the first epoch or updates are below 1e-7 of the weights (unless a schedule has brought the rate below a
+    tenth of its peak), and too high where a loss is 10% above its first or updates are above a tenth of the weights.
+
+    Args:
+        rule: Whose thresholds are used; `EpochAssessment` names them.
+
+    Example:
+        >>> evaluation = PostEpoch()
+        >>> state = evaluation.init()
+        >>> epochs = zip((3.2, 2.1, 2.0, 1.98), (3.5, 2.8, 2.7, 2.68), strict=True)
+        >>> for epoch, (loss, validation) in enumerate(epochs, 1):
+        ...     scene = Scene(epoch, {"loss": loss, "val/loss": validation, "lr": 0.1, "epoch": float(epoch)}, {}, ())
+        ...     state, values = evaluation.step(state, scene)
+        >>> {tag.partition("/")[2]: round(value, 3) for tag, value in values.items()}
+        {'improvement_rate': 0.007, 'train_val_gap': 0.354, 'plateau_detected': 0.0}
+        >>> print(*evaluation.report(state), sep=chr(10))
+        epoch 4: slowing; validation 2.68 (0.7% better), training 1.98, gap 35%; learning rate fine
+          issue: validation improved by 0.7%, less than 1%
+          issue: validation is 35% above training, more than 30%; alone it is no overfitting
+          try: halve the learning rate (0.1 → 0.05) or decay it; stop if what is left is not worth an epoch
+    """
+
+    rule: EpochAssessment = field(default_factory=EpochAssessment)
+
+    def init(self) -> PostEpochState:
+        """Before the first step."""
+        return PostEpochState()
+
+    def step(self, state: PostEpochState, scene: Scene) -> tuple[PostEpochState, Mapping[str, float]]:
+        """What is to be stored at this step; nothing where no epoch ended, or none with a validation loss."""
+        lr, ratio = scene.value("lr"), scene.value("update/ratio")
+        state = PostEpochState(
+            state.epochs.noted(scene),
+            ratio if np.isfinite(ratio) else state.ratio,
+            lr if np.isfinite(lr) else state.lr,
+            float(np.fmax(state.lr_peak, lr)),
+        )
+        if not state.epochs.ended_at(scene.step):
+            return state, {}
+        found = self.rule.assessed(state.epochs)
+        values = {
+            "evaluation/improvement_rate": found.improvement_rate,
+            "evaluation/train_val_gap": found.gap,
+            "evaluation/plateau_detected": float(found.plateau) if state.epochs.ended.num > 1 else float("nan"),
+        }
+        return state, {tag: value for tag, value in values.items() if np.isfinite(value)}
+
+    def report(self, state: PostEpochState) -> list[str]:
+        """The lines to print after the epoch that ended last; none before the first, one where all is well.
+
+        Losses that are not above zero have no scale: of those only the numbers are told.
+        """
+        ended = state.epochs.ended
+        if not ended.num:
+            return []
+        found = self.rule.assessed(state.epochs)
+        headline = _headline(state, found)
+        if ended.num == 1 or not (ended.first > 0 and ended.trainings[-1] > 0):
+            return [headline]
+        rate = self._rate(state, found) if self.rule.judges_rate(state.epochs.number) else ""
+        return [
+            headline + (f"; learning rate {rate}" if rate else ""),
+            *(f"  issue: {issue}" for issue in self._issues(found)),
+            *(f"  try: {advice}" for advice in _advice(state, found, rate)),
+        ]
+
+    def _issues(self, found: Assessment) -> Iterator[str]:
+        least, widest = self.rule.least_improvement, self.rule.widest_gap
+        if found.plateau:
+            yield f"validation moved by less than {100 * least:.3g}% in each of the last {self.rule.patience} epochs"
+        elif found.improvement_rate < 0:
+            yield f"validation got worse by {-found.improvement_rate:.1%}"
+        elif found.improvement_rate < least:
+            yield f"validation improved by {found.improvement_rate:.1%}, less than {100 * least:.3g}%"
+        if found.gap > widest:
+            alone = "" if found.verdict == "overfitting" else "; alone it is no overfitting"
+            yield f"validation is {found.gap:.0%} above training, more than {100 * widest:.3g}%{alone}"
+        if found.verdict == "underfitting":
+            yield "both losses have come down little, and slowly"
+        if found.verdict == "diverging":
+            yield "a loss is more than 10% above that of the first epoch"
+
+    def _rate(self, state: PostEpochState, found: Assessment) -> str:
+        has_decayed = state.lr < 0.1 * state.lr_peak
+        if found.learning_rate == "too-high" or state.ratio > 0.1:
+            return "too high"
+        if not has_decayed and (found.learning_rate == "too-low" or state.ratio < 1e-7):
+            return "too low"
+        return "fine"
+
+
+def _headline(state: PostEpochState, found: Assessment) -> str:
+    ended, rate = state.epochs.ended, found.improvement_rate
+    change = f" ({abs(rate):.1%} {'better' if rate >= 0 else 'worse'})" if np.isfinite(rate) else ""
+    verdict = f" {found.verdict};" if found.verdict != "unknown" else ""
+    gap = f", gap {found.gap:.0%}" if np.isfinite(found.gap) else ""
+    losses = f"validation {ended.validations[-1]:.4g}{change}, training {ended.trainings[-1]:.4g}{gap}"
+    return f"epoch {state.epochs.number}:{verdict} {losses}"
+
+
+def _advice(state: PostEpochState, found: Assessment, rate: str) -> Iterator[str]:
+    if rate == "too high":
+        yield f"lower the learning rate{_change(state.lr, 0.2)}"
+    elif rate == "too low":
+        yield f"raise the learning rate{_change(state.lr, 5)}"
+    elif found.verdict in ("slowing", "plateau"):
+        yield f"halve the learning rate{_change(state.lr, 0.5)} or decay it; stop if what is left is not worth an epoch"
+    if found.verdict == "overfitting":
+        ended = state.epochs.ended
+        best = min(range(len(ended.validations)), key=ended.validations.__getitem__)
+        yield f"keep the weights of step {ended.steps[best]}, where validation was best"
+        yield "dropout 0.1, weight decay 0.01, label smoothing 0.1, or more data"
+    if found.verdict == "underfitting":
+        yield "less dropout and weight decay, then a larger model (one step: 512 → 768 wide, 6 → 8 layers)"
+
+
+def _change(lr: float, factor: float) -> str:
+    return f" ({lr:.3g} → {factor * lr:.3g})" if np.isfinite(lr) and lr > 0 else ""
