@@ -5,6 +5,7 @@ import inspect
 import pkgutil
 import re
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,9 +13,11 @@ from torch import nn
 import sonde
 import sonde.probes
 from sonde.probes.activations import Activations
+from sonde.probes.allocators import Allocators
 from sonde.probes.attention import Attention
 from sonde.probes.batches import Batches
 from sonde.probes.devices import Devices
+from sonde.probes.features import Features
 from sonde.probes.gains import Gains
 from sonde.probes.hosts import Hosts
 from sonde.probes.logits import OutputLogits
@@ -23,6 +26,7 @@ from sonde.probes.phases import Phases
 from sonde.probes.preflight import Preflight
 from sonde.probes.probe import Probe
 from sonde.probes.second_moments import SecondMoments
+from sonde.probes.settings import Settings
 from sonde.probes.spectra import Spectra
 
 from . import loops
@@ -32,14 +36,16 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "read-the-series.md"
 DOCUMENTED = set(re.findall(r"`([a-z]+(?:/[a-z0-9_]+)?@?)[A-Z]*`", PAGE.read_text(encoding="utf-8")))
 
 
-def probes() -> list[Probe]:
+def probes() -> list[Any]:
     net = loops.model()
     models, optimizers = {"": net}, {"": torch.optim.Adam(net.parameters())}
     return [
         Activations(models),
+        Allocators(list),
         Attention(models),
         Batches(models),
         Devices([]),
+        Features(models),
         Gains(models),
         Hosts(),
         OutputLogits(models),
@@ -47,6 +53,7 @@ def probes() -> list[Probe]:
         Phases(models, torch.device("cpu")),
         Preflight(models, optimizers, lambda _check, _fact: None),
         SecondMoments(optimizers, dict),
+        Settings(optimizers, lambda _kind, _data: None),
         Spectra(list),
     ]
 
@@ -90,5 +97,5 @@ def test_every_tag_of_a_watched_training_is_documented(tmp_path: Path) -> None:
         watch.epoch()
     run = sonde.load(tmp_path)
     recorded = {without_place(tag) for tag in (*run.tags(), *run.histogram_tags())}
-    assert {"loss/part@", "clip/factor", "epoch/time", "act/rms@", "grad/histogram@"} <= recorded
+    assert {"loss/part@", "optimizer/beta2@", "clip/factor", "epoch/time", "act/rms@", "grad/histogram@"} <= recorded
     assert recorded <= DOCUMENTED

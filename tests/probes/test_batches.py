@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from sonde.core.frames import is_missing
+from sonde.probes.allocators import Allocators
 from sonde.probes.batches import Batches, counts_of
 from sonde.probes.devices import Devices
+from sonde.probes.features import Features
 from sonde.probes.hosts import Hosts
 from sonde.probes.inputs import thinned
 from sonde.probes.memory import Memory
@@ -44,6 +46,11 @@ class Taker(nn.Module):
 def _found(*args: Any, **kwargs: Any) -> dict[str, float]:
     net = Taker()
     return iteration(Batches({"": net}), lambda: net(*args, **kwargs))
+
+
+def _features(*args: Any, **kwargs: Any) -> dict[str, float]:
+    net = Taker()
+    return iteration(Features({"": net}), lambda: net(*args, **kwargs))
 
 
 def _labels(target: Any) -> dict[str, float]:
@@ -102,24 +109,32 @@ def test_floats_agree_with_a_plain_computation(
     x.view(-1)[0] = 1.0
     if bad:
         x.view(-1)[-1] = -math.inf
-    found = _place(_found(x), "0")
+    found = _place(_found(x) | _features(x), "0")
     assert found == pytest.approx(_of_finite(x) | _of_features(x, dim), rel=1e-4, abs=1e-6, nan_ok=True)
 
 
-def test_an_input_of_many_pieces_is_measured_whole() -> None:
-    x = torch.zeros(4099, 4096)  # 2²⁴ values and three rows
-    x[-1, -1], x[0, 0], x[1, 1] = 1000.0, -4.0, math.inf
+def test_of_a_large_input_the_extremes_are_exact_and_the_rest_is_of_a_sample() -> None:
+    x = torch.randn(3001, 1024, generator=torch.Generator().manual_seed(0)).add(2)
+    x[-2, -2] = -1000.0
     found = _place(_found(x), "0")
-    assert (found["nonfinite"], found["absmax"]) == (1, 1000)
-    num = x.numel() - 1
-    assert found["mean"] == pytest.approx(996 / num, rel=1e-5)
-    assert found["std"] == pytest.approx(math.sqrt((1000**2 + 16) / num - (996 / num) ** 2), rel=1e-5)
+    assert (found["nonfinite"], found["absmax"]) == (0, 1000)
+    assert found["mean"] == pytest.approx(2, abs=0.01)
+    assert found["std"] == pytest.approx(1, abs=0.01)
+
+
+@given(st.integers(0, 3000), st.integers(0, 1023), st.sampled_from([math.nan, math.inf, -math.inf]))
+def test_one_bad_value_anywhere_in_a_large_input_is_seen(row: int, column: int, bad: float) -> None:
+    x = torch.ones(3001, 1024)
+    x[row, column] = bad
+    found = _place(_found(x), "0")
+    assert (found["nonfinite"], found["absmax"]) == (1, 1)
+    assert found["mean"] == pytest.approx(1, rel=1e-5)
 
 
 def test_features_of_a_large_batch_are_those_of_a_sample_spread_over_it() -> None:
     x = torch.randn(64, 3, 128, 128, generator=torch.Generator().manual_seed(0))
     x *= torch.tensor([1.0, 10.0, 200.0]).reshape(3, 1, 1)
-    found = _place(_found(x), "0")
+    found = _place(_features(x), "0")
     assert found["scale_spread"] == pytest.approx(200, rel=0.02)
     assert found["feature_std_max"] == pytest.approx(200, rel=0.02)
 
@@ -138,19 +153,21 @@ def test_thinning_keeps_enough_and_leaves_other_dimensions_whole(shape: list[int
 
 def test_constant_features_have_no_spread() -> None:
     x = torch.full((100, 3), 0.1)
-    assert _is_missing(_found(x)["batch/scale_spread@0"])
+    assert _is_missing(_features(x)["batch/scale_spread@0"])
     x[:, 1] = torch.arange(100.0)
     x[:, 2] = 2 * torch.arange(100.0)
-    assert _found(x)["batch/scale_spread@0"] == pytest.approx(2)
+    assert _features(x)["batch/scale_spread@0"] == pytest.approx(2)
 
 
 def test_an_input_without_a_finite_value_has_only_its_count() -> None:
-    found = _place(_found(torch.full((4, 2), math.nan)), "0")
+    x = torch.full((4, 2), math.nan)
+    found = _place(_found(x) | _features(x), "0")
     assert found.pop("nonfinite") == 8
     assert {tag for tag, value in found.items() if _is_missing(value)} == {"mean", "std", "absmax", "scale_spread"}
 
 
 def test_a_vector_has_no_features() -> None:
+    assert _features(torch.ones(5), torch.arange(6).reshape(2, 3)) == {}
     assert set(_place(_found(torch.ones(5)), "0")) == {"nonfinite", "mean", "std", "absmax"}
 
 
@@ -199,6 +216,34 @@ def test_of_several_targets_in_an_iteration_the_first_count() -> None:
     assert found["label/num_distinct"] == 2
 
 
+def test_bad_values_in_the_targets_of_later_micro_batches_are_counted() -> None:
+    batches = Batches({"": Taker()})
+
+    def work() -> None:
+        batches.labels(torch.tensor([1.0, 3.0]))
+        batches.labels(torch.tensor([math.nan, 5.0]))
+
+    found = iteration(batches, work)
+    assert (found["label/nonfinite"], found["label/absmax"], found["label/mean"]) == (1, 5, 2)
+
+
+def test_features_are_of_the_first_forward_of_each_model() -> None:
+    nets = {"G": Taker(), "D": Taker()}
+
+    def work() -> None:
+        for net, scale in zip(nets.values(), (2.0, 3.0), strict=True):
+            net(torch.tensor([[-1.0], [1.0]]) * scale)
+            net(torch.tensor([[-1.0], [1.0]]) * 100)
+
+    features = Features(nets)
+    found = iteration(features, work)
+    assert (found["batch/feature_std_max@G.0"], found["batch/feature_std_max@D.0"]) == (2, 3)
+    assert features.collect() == []
+    features.arm([0])
+    features.close()
+    assert not any(net._forward_pre_hooks for net in nets.values())
+
+
 def test_containers_that_contain_themselves_come_to_an_end() -> None:
     endless: list[Any] = [torch.ones(3, 2)]
     endless.append(endless)
@@ -231,18 +276,43 @@ def test_values_inside_a_transformation_are_left_out() -> None:
     assert found == {"batch/size": 5, "batch/samples": 5}
 
 
-def test_of_several_forwards_the_first_is_measured_and_all_are_counted() -> None:
+def test_of_several_forwards_extremes_and_bad_values_are_told_of_all() -> None:
     net = Taker()
 
     def work() -> None:
         with torch.no_grad():
-            net(torch.full((64, 1), 5))
-        for value in (1, 2, 3):
-            net(torch.full((4, 8), value))
+            net(torch.full((64, 1), 5), torch.full((64,), 9.0))
+        for value in (2, 1, 3):
+            x = torch.full((4,), float(value))
+            x[value:] = math.nan
+            net(torch.full((4, 8), value), x)
 
     found = iteration(Batches({"": net}), work)
-    assert (found["batch/min@0"], found["batch/max@0"]) == (1, 1)
+    assert (found["batch/min@0"], found["batch/max@0"]) == (1, 3)
+    assert (found["batch/nonfinite@1"], found["batch/absmax@1"], found["batch/mean@1"]) == (6, 3, 2)
     assert (found["batch/size"], found["batch/samples"], found["batch/tokens"]) == (4, 12, 96)
+
+
+def test_a_model_that_is_called_for_every_token_is_looked_at_eight_times() -> None:
+    net = Taker()
+
+    def work() -> None:
+        for value in range(100):
+            net(torch.full((4,), value))
+
+    found = iteration(Batches({"": net}), work)
+    assert (found["batch/max@0"], found["batch/samples"]) == (7, 400)
+
+
+def test_after_an_iteration_without_a_forward_the_model_is_left_alone_for_a_while() -> None:
+    net = Taker()
+    batches = Batches({"": net})
+    assert iteration(batches, lambda: None) == {}
+    looked = [bool(iteration(batches, lambda: net(torch.ones(2)))) for _ in range(103)]
+    assert looked == [False] * 99 + [True] * 4
+    found = iteration(batches, lambda: batches.labels(torch.ones(2)))
+    found |= iteration(batches, lambda: batches.labels(torch.ones(2)))
+    assert found["label/mean"] == 1
 
 
 def test_models_by_name_have_their_own_tags() -> None:
@@ -368,14 +438,24 @@ def test_every_tag_that_comes_is_announced() -> None:
         set(_found(torch.ones(4, 5, dtype=torch.int64))) | set(_labels(torch.ones(4))) | set(_labels([torch.arange(3)]))
     )
     assert {tag.partition("@")[0] + "@" * ("@" in tag) for tag in found} == set(batches.yields)
+    features = Features({"": Taker()})
+    assert {tag.partition("@")[0] + "@" for tag in _features(torch.ones(4, 5))} == set(features.yields)
 
 
 Watched = Callable[[nn.Module, torch.optim.Optimizer, torch.device], list[Probe]]
 
 
-def all_five(net: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> list[Probe]:
+def all_seven(net: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> list[Probe]:
     models, optimizers = {"": net}, {"": optimizer}
-    return [Memory(models, optimizers), Hosts(), Devices([device]), Phases(models, device), Batches(models)]
+    return [
+        Memory(models, optimizers),
+        Hosts(),
+        Devices([device]),
+        Allocators(lambda: [device]),
+        Phases(models, device),
+        Batches(models),
+        Features(models),
+    ]
 
 
 def nobody(net: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> list[Probe]:
@@ -423,7 +503,7 @@ def trained(watched: Watched, device: torch.device) -> list[Tensor]:
 
 def test_a_training_armed_at_every_step_is_bit_identical() -> None:
     device = torch.device("cpu")
-    pairs = zip(trained(nobody, device), trained(all_five, device), strict=True)
+    pairs = zip(trained(nobody, device), trained(all_seven, device), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
 
 
@@ -432,7 +512,7 @@ def test_a_training_armed_at_every_step_is_bit_identical() -> None:
 def test_a_training_on_a_gpu_armed_at_every_step_is_bit_identical() -> None:
     device = torch.device("cuda:0")
     with torch.backends.cudnn.flags(enabled=True, deterministic=True):
-        pairs = zip(trained(nobody, device), trained(all_five, device), strict=True)
+        pairs = zip(trained(nobody, device), trained(all_seven, device), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
 
 

@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from sonde.core.frames import is_missing
+from sonde.probes.allocators import Allocators
 from sonde.probes.memory import Memory, num_bytes
 
 from .armed import iteration
@@ -150,6 +151,13 @@ def test_on_a_cpu_there_is_no_allocator_to_ask() -> None:
     assert memory.not_measured() == {}
 
 
+def test_an_allocator_is_asked_for_gpus_only() -> None:
+    allocators = Allocators(lambda: [torch.device("cpu")])
+    assert iteration(allocators, lambda: None) == {}
+    assert allocators.collect() == []
+    assert allocators.not_measured() == {}
+
+
 def test_after_closing_nothing_is_held() -> None:
     memory = Memory({"": nn.Linear(1, 1)}, {})
     memory.arm([0])
@@ -169,6 +177,7 @@ def test_on_a_gpu_the_allocator_is_asked_without_waiting_and_its_peak_is_left_al
     del held
     torch.cuda.set_sync_debug_mode("error")
     found = iteration(memory, lambda: _train(net, optimizer, memory, "cuda"))
+    found |= iteration(Allocators(lambda: [torch.device("cuda:0")]), lambda: None)
     torch.cuda.set_sync_debug_mode("default")
     assert found["memory/allocated"] == torch.cuda.memory_allocated()
     assert found["memory/reserved"] == torch.cuda.memory_reserved()

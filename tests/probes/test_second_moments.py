@@ -16,7 +16,8 @@ from sonde.core.frames import is_missing
 from sonde.kernels import tensor_stats
 from sonde.kernels.histograms import NUM_BINS
 from sonde.probes.parameters import parameter_names
-from sonde.probes.second_moments import SecondMoment, SecondMoments, group_settings, health, threshold_bins
+from sonde.probes.second_moments import SecondMoment, SecondMoments, health, threshold_bins
+from sonde.probes.settings import group_settings
 
 from .armed import iteration
 
@@ -383,31 +384,6 @@ def test_a_training_is_bit_identical_with_every_tensor_at_every_step(kind: str) 
     (tensors, random), (others, other_random) = trained(kind, True), trained(kind, False)
     assert all(torch.equal(a, b) for a, b in zip(tensors, others, strict=True))
     assert torch.equal(random, other_random)
-
-
-def test_settings_of_every_group_stand_behind_its_place() -> None:
-    a, b = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
-    groups: list[dict[str, Any]] = [{"params": [a]}, {"params": [b], "weight_decay": 0.0, "betas": (0.5, 0.9)}]
-    adam = torch.optim.AdamW(groups)
-    assert group_settings(adam) == {
-        "optimizer/beta1@0": 0.9,
-        "optimizer/beta2@0": 0.999,
-        "optimizer/weight_decay@0": 0.01,
-        "optimizer/epsilon@0": 1e-8,
-        "optimizer/beta1@1": 0.5,
-        "optimizer/beta2@1": 0.9,
-        "optimizer/weight_decay@1": 0.0,
-        "optimizer/epsilon@1": 1e-8,
-    }
-
-
-def test_settings_that_are_no_numbers_at_hand_are_left_out() -> None:
-    parameter = nn.Parameter(torch.zeros(1))
-    optimizer = torch.optim.SGD([parameter], lr=0.1)
-    optimizer.param_groups[0].update(
-        momentum=torch.tensor(0.5), weight_decay=torch.empty((), device="meta"), eps=(None, 1e-3), betas=None
-    )
-    assert group_settings(optimizer, "G") == {"optimizer/momentum@G.0": 0.5}
 
 
 @pytest.mark.gpu

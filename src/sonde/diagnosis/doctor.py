@@ -4,13 +4,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sonde.core.findings import Diagnosis, Finding
-from sonde.core.frames import Frame
+from sonde.core.frames import Columns, Frame
+from sonde.diagnosis import states
+from sonde.diagnosis.gain_monitor import GainMonitor
 from sonde.diagnosis.ledger import Ledger
+from sonde.diagnosis.post_epoch import PostEpoch
 from sonde.diagnosis.ranking import Ranking
 from sonde.rules.catalogue import RULES
+from sonde.rules.generalisation.epoch_assessment import EpochAssessment
+from sonde.rules.gradients.gain_drift import GainDrift
 from sonde.rules.picture import Pictures
 from sonde.rules.rule import Look, Rule
-from sonde.rules.scene import Fact, Scenes
+from sonde.rules.scene import Fact, Scene, Scenes
 
 
 class Doctor:
@@ -34,6 +39,9 @@ class Doctor:
         self._facts: list[Fact] = []
         self._not_measured: dict[str, str] = {}
         self._num_steps = 0
+        self._rows: list[tuple[str, int, dict[str, float]]] = []
+        self._derived = {table: derived for rule in self._rules for table, derived in _derived(rule)}
+        self._derived_states: dict[str, Any] = {table: derived.init() for table, derived in self._derived.items()}
 
     def frame(self, frame: Frame) -> Sequence[Finding]:
         """Take a row; the findings that are new, or worse, after the step before."""
@@ -66,11 +74,72 @@ class Doctor:
             finding = self._ledger.take(rule, scene.step, sightings)
             if finding is not None:
                 found.append(finding)
+        self._derive(scene)
         self._ranking.note(picture)
         explained = [self._ranking.explain(finding, self._ledger.findings) for finding in found]
         for finding in explained:
             self._ledger.put(finding)
         return explained
+
+    def _derive(self, scene: Scene) -> None:
+        for table, derived in self._derived.items():
+            self._derived_states[table], values = derived.step(self._derived_states[table], scene)
+            if values:
+                self._rows.append((table, scene.step, dict(values)))
+
+    def rows(self) -> list[tuple[str, int, dict[str, float]]]:
+        """Numbers worked out on the way since this was last asked, to be recorded: table, step, values by tag."""
+        rows, self._rows = self._rows, []
+        return rows
+
+    def after_epoch(self) -> list[str]:
+        """What there is to say about the epoch that ended last, line by line."""
+        evaluation = self._derived.get("evaluations")
+        if not isinstance(evaluation, PostEpoch):
+            return []
+        return evaluation.report(self._derived_states["evaluations"])
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that another doctor needs to go on as this one would, in values that JSON can say."""
+        return {
+            "rules": {code: states.dump(state) for code, state in self._states.items()},
+            "derived": {table: states.dump(state) for table, state in self._derived_states.items()},
+            "picture": states.dump(self._picture_state),
+            "scenes": states.dump(self._scenes.state()),
+            "findings": [finding.to_json() for finding in self._ledger.findings],
+            "frames": [
+                states.dump((frame.columns.table, frame.columns.tags, frame.step, frame.time, frame.values))
+                for frame in self._frames
+            ],
+            "facts": [[fact.kind, fact.data] for fact in self._facts],
+            "not_measured": self._not_measured,
+            "num_steps": self._num_steps,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where another doctor was.
+
+        Rules that it did not have, or that have other settings now, begin anew.
+
+        Raises:
+            FormatError: it was written by another version of Sonde.
+        """
+        for kept, saved in ((self._states, state["rules"]), (self._derived_states, state["derived"])):
+            for name, fresh in kept.items():
+                if name in saved:
+                    kept[name] = states.load(saved[name], fresh)
+        self._picture_state = states.load(state["picture"], self._picture_state)
+        self._scenes.restore(states.load(state["scenes"], {}))
+        self._ledger.restore(Finding.from_json(plain) for plain in state["findings"])
+        self._frames = []
+        for plain in state["frames"]:
+            saved_frame: Any = states.load(plain, ())
+            table, tags, *rest = saved_frame
+            self._frames.append(Frame(Columns(table, tags), *rest))
+        self._step = self._frames[-1].step if self._frames else None
+        self._facts = [Fact(kind, data) for kind, data in state["facts"]]
+        self._not_measured, self._num_steps = dict(state["not_measured"]), state["num_steps"]
+        self._ranking.note(self._picture_state.picture)
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings so far, each with its causes in the light of everything that is known by now."""
@@ -86,3 +155,11 @@ class Doctor:
             findings=self.findings(),
             not_measured=tuple(f"{tag}: {reason}" for tag, reason in sorted(self._not_measured.items())),
         )
+
+
+def _derived(rule: Rule) -> Iterable[tuple[str, GainMonitor | PostEpoch]]:
+    """What a rule has to show besides its findings, by table."""
+    if isinstance(rule, GainDrift):
+        yield "gradient-monitor", GainMonitor(rule=rule)
+    elif isinstance(rule, EpochAssessment):
+        yield "evaluations", PostEpoch(rule=rule)

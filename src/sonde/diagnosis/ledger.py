@@ -1,6 +1,6 @@
 """The life of findings: each is opened once, updated while it is seen, and closed when it is not seen any more."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from sonde.core.findings import Evidence, Finding
@@ -59,6 +59,15 @@ class Ledger:
         """Replace an open finding by one with causes and remedies."""
         if finding.code in self._open:
             self._open[finding.code] = finding
+
+    def restore(self, findings: Iterable[Finding]) -> None:
+        """Go on from the findings of another ledger."""
+        self._open, self._closed = {}, []
+        for finding in findings:
+            if finding.open:
+                self._open[finding.code] = finding
+            else:
+                self._closed.append(finding)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

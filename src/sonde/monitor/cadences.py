@@ -6,6 +6,7 @@ from sonde.core.cadences import Every, every
 
 # In the first iteration nothing is hooked (see `Probing.arm`).
 _FROM_SECOND = Every(100, offset=1)
+_TENTH = Every(10, offset=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +21,10 @@ class Cadences:
         rotating: True updates, percentiles, second moments; rotates over tensors.
         histograms: Histograms that are kept whole; rotates over tensors.
         blocks: Activations, gains and attention; rotates over blocks.
-        resources: Memory, devices, phases of a step.
-        batches: What the model is given, and its output logits.
+        process: Memory of the process and of the GPUs, phases of a step.
+        resources: Bytes of parameters, gradients and state; what the GPUs say of themselves.
+        inputs: What the model is given: sizes, non-finite values, scale; its targets.
+        batches: How the features of its inputs differ; its output logits.
         spectra: Singular values of weights; rotates over matrices.
     """
 
@@ -30,7 +33,9 @@ class Cadences:
     rotating: Every = every(8)
     histograms: Every = every(100)
     blocks: Every = _FROM_SECOND
+    process: Every = _TENTH
     resources: Every = _FROM_SECOND
+    inputs: Every = every(1)
     batches: Every = _FROM_SECOND
     spectra: Every = every(1000)
 

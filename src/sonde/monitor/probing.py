@@ -10,9 +10,11 @@ from torch.optim import Optimizer
 
 from sonde.monitor.schedule import Schedule
 from sonde.probes.activations import Activations
+from sonde.probes.allocators import Allocators
 from sonde.probes.attention import Attention
 from sonde.probes.batches import Batches, counts_of
 from sonde.probes.devices import Devices
+from sonde.probes.features import Features
 from sonde.probes.gains import Gains
 from sonde.probes.hosts import Hosts
 from sonde.probes.logits import OutputLogits
@@ -22,6 +24,7 @@ from sonde.probes.phases import Phases
 from sonde.probes.preflight import Preflight
 from sonde.probes.probe import Probe, Reading
 from sonde.probes.second_moments import SecondMoments
+from sonde.probes.settings import Settings
 from sonde.probes.spectra import Spectra
 from sonde.probes.stopwatch import Stopwatch
 
@@ -36,8 +39,9 @@ class Probing:
         schedule: What has its turn.
         guard: Keeps our faults from the training.
         not_measured: Says, once, what cannot be measured, and why.
-        say: Told a fact that the first look at a training has found, by the name of its check.
         parameters: Those of all optimisers.
+        say: Told a fact that the first look at a training has found, by the name of its check.
+        event: Told what else happens, by its kind.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class Probing:
         not_measured: Callable[[str, str], None],
         parameters: Callable[[], Sequence[Watched]],
         say: Callable[[str, Mapping[str, Any]], None],
+        event: Callable[[str, Mapping[str, Any]], None],
     ) -> None:
         self._schedule, self._guard, self._not_measured = schedule, guard, not_measured
         self._models = models
@@ -67,21 +72,27 @@ class Probing:
             ("blocks", Gains(models, clock=clock)),
             ("blocks", Attention(models, clock=clock)),
             ("blocks", self._moments),
-            ("resources", self._phases),
+            ("process", self._phases),
+            ("process", Hosts()),
+            ("process", Allocators(lambda: [watched.parameter.device for watched in parameters()])),
             ("resources", self._memory),
-            ("resources", Hosts()),
             *([("resources", Devices([device]))] if device.type == "cuda" else []),
-            ("batches", self._batches),
+            ("inputs", self._batches),
+            ("batches", Features(models, clock=clock)),
             ("batches", OutputLogits(models, clock=clock)),
             ("spectra", spectra),
         ]
         self.preflight = Preflight(models, optimizers, say, clock=clock)
         """Chooses its iterations itself, the first ones above all."""
+        self.settings = Settings(optimizers, event)
+        """Looks at every step of an optimiser."""
         self._late: list[Probe] = [self._phases, spectra]
         """What they find comes in a later iteration."""
         self._is_first = True
         self._armed: list[Probe] = []
-        self._version, self._last_turn, self._next_turn = -1, -1, 0
+        self._version, self._last = -1, -1
+        self._turns = [0] * len(self._probes)
+        """The iteration in which each probe has its next turn."""
         self._begun: set[tuple[Probe, int]] = set()
         for _, probe in self._probes:
             self._tell(probe)
@@ -99,19 +110,21 @@ class Probing:
         with self._guard:
             self.preflight.arm()
         schedule = self._schedule
+        iteration = schedule.iteration
         # An iteration whose step was skipped comes again.
-        if self._version == schedule.version and self._last_turn < schedule.iteration < self._next_turn:
-            return False
-        self._version, self._last_turn = schedule.version, schedule.iteration
+        is_known = self._version == schedule.version and self._last < iteration
+        self._version, self._last = schedule.version, iteration
         num_begun = len(self._begun)
-        for family, probe in self._probes:
+        for place, (family, probe) in enumerate(self._probes):
+            if is_known and iteration < self._turns[place]:
+                continue
             slots = schedule.slots(family, probe.num_slots)
             if slots:
                 self._armed.append(probe)  # also where it fails: what it has hooked by then must go
                 self._begun.update((probe, slot) for slot in slots)
                 with self._guard:
                     probe.arm(slots)
-        self._next_turn = min(schedule.next_turn(family, probe.num_slots) for family, probe in self._probes)
+            self._turns[place] = schedule.next_turn(family, probe.num_slots)
         return len(self._begun) > num_begun
 
     def collect(self) -> list[Reading]:
@@ -123,6 +136,8 @@ class Probing:
                 readings += probe.collect()
         with self._guard:
             readings += self.preflight.collect()
+        with self._guard:
+            readings += self.settings.collect()
         for probe in armed:
             with self._guard:
                 self._tell(probe)
@@ -135,6 +150,7 @@ class Probing:
     def before_optimizer(self, optimizer: Optimizer, *, has_closure: bool) -> None:
         """An optimiser is about to make its step."""
         self.preflight.before_optimizer(optimizer)
+        self.settings.before_step(optimizer)
         if not self._armed:
             return
         self._phases.mark("backward-done")
@@ -166,9 +182,9 @@ class Probing:
 
     def close(self) -> None:
         """Let go of everything, also in the middle of an iteration."""
-        for probe in [*(probe for _, probe in self._probes), self.preflight]:
+        for close in [*(probe.close for _, probe in self._probes), self.preflight.close, self.settings.close]:
             with self._guard:
-                probe.close()
+                close()
         self._models = {}
         self._begun.clear()
 

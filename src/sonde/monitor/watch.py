@@ -15,14 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from sonde.core.records import Ending
+from sonde.core.findings import Finding
+from sonde.core.records import Ending, Float64
 from sonde.core.tags import check_tag
 from sonde.kernels.columns import NUM_COLUMNS
 from sonde.kernels.histograms import NUM_BINS
-from sonde.monitor import ranks
+from sonde.monitor import live, ranks
 from sonde.monitor.assembly import Assembly, now
 from sonde.monitor.budget import Budget
+from sonde.monitor.bursts import Bursts
 from sonde.monitor.cadences import ON_CPU, ON_GPU, Cadences
+from sonde.monitor.live import Where
 from sonde.monitor.optimizers import Optimised, ParameterReader
 from sonde.monitor.pipeline import Pipeline
 from sonde.monitor.probing import Probing
@@ -32,6 +35,7 @@ from sonde.monitor.sheets import Key, Sheet
 from sonde.monitor.transport import NOTHING, AtOnce, Delivery, PinnedRing, Transport
 from sonde.probes.parameters import Watched, parameter_names
 from sonde.probes.seams import CLIP_BY_NORM, CLIP_BY_VALUE, SCALER_STEP, Clip, ScalerStep
+from sonde.rules.configuring import configured
 from sonde.store import endings
 from sonde.store.writer import Writer
 
@@ -44,6 +48,8 @@ Console = Literal["auto", "quiet"]
 _CLOSE_S = 30.0
 _CLOSE_HURRY_S = 2.0
 _ROOM_FOR_PROBES = 16_384  # numbers a step
+_MOST_PROBLEMS = 8
+_MOST_REASON = 500  # characters: a message may hold a whole tensor
 
 
 def watch(
@@ -55,6 +61,9 @@ def watch(
     budget: float = 0.01,
     cadence: Cadences | None = None,
     console: Console = "auto",
+    on_finding: Callable[[Finding], None] | None = None,
+    doctor: Where = "auto",
+    rules: Mapping[str, Any] | None = None,
     strict: bool = False,
 ) -> "Watch":
     """Record a training: the loss, and the gradients, weights and updates of every parameter.
@@ -70,8 +79,14 @@ def watch(
         budget: Share of the step time that the watching may take; cadences are stretched to keep it. With `math.inf`
             they are kept as they are, whatever it costs.
         cadence: How often to measure; by default every step on a GPU, every tenth on a CPU.
-        console: `"quiet"` prints nothing; `"auto"` prints a line at the end, to stderr: where the run is and what
-            watching it took.
+        console: `"quiet"` prints nothing; `"auto"` prints, to stderr, each alarm when it is found, and at the end where
+            the run is and what watching it took.
+        on_finding: Called with each finding that is new or has got worse, information included, soon after the step
+            that showed it; not on the training's thread.
+        doctor: Where rows are judged: in a small `"process"` of its own, which takes no time from the training; on a
+            background `"thread"` of this one; or `"off"`, and `sonde diagnose` judges later. `"auto"` is what the
+            environment's `SONDE_DOCTOR` says, else a process. Ranks but the first have none.
+        rules: Settings of rules by name: `{"GRD001.growth": 50, "overfitting": False}` (`sonde explain` lists them).
         strict: Whether a fault of Sonde's own is raised (for tests) instead of being said once.
 
     Raises:
@@ -86,6 +101,9 @@ def watch(
                 raise TypeError(f"`watch({label})` must be a {wanted.__name__}, got {type(thing).__name__}.")
     if console not in get_args(Console):
         raise ValueError(f"`watch(console=...)` must be one of {', '.join(get_args(Console))}, got {console!r}.")
+    if doctor not in get_args(Where):
+        raise ValueError(f"`watch(doctor=...)` must be one of {', '.join(get_args(Where))}, got {doctor!r}.")
+    configured(rules or {})  # refuses wrong names before anything is recorded
     if not 0 < budget <= 1 and budget != math.inf:
         raise ValueError(f"`watch(budget=...)` must be in (0, 1], or infinite for no limit, got {budget}.")
     call = ranks.Call()
@@ -95,7 +113,17 @@ def watch(
     writer = Writer(folder, config=config)
     try:
         return Watch(
-            models, optimizers, writer, budget=budget, cadence=cadence, console=console, strict=strict, call=call
+            models,
+            optimizers,
+            writer,
+            budget=budget,
+            cadence=cadence,
+            console=console,
+            on_finding=on_finding,
+            doctor=doctor,
+            rules=rules or {},
+            strict=strict,
+            call=call,
         )
     except BaseException as error:
         writer.end(*endings.describe(type(error), error))
@@ -122,6 +150,9 @@ class Watch:
         budget: float,
         cadence: Cadences | None,
         console: Console,
+        on_finding: Callable[[Finding], None] | None,
+        doctor: Where,
+        rules: Mapping[str, Any],
         strict: bool,
         call: ranks.Call,
     ) -> None:
@@ -134,9 +165,16 @@ class Watch:
         on_gpu = self._device.type == "cuda"
         cadence = cadence or (ON_GPU if on_gpu else ON_CPU)
         self._schedule = Schedule(cadence)
-        self._assembly = Assembly(writer, list(optimizers), histogram_steps=cadence.histograms.interval_steps)
-        self._pipeline: Pipeline[Sheet] = Pipeline(self._assembly.consume, strict=strict)
-        self._guard = _Guard(self._pipeline.fail, strict=strict)
+        self._bursts, self._on_finding = Bursts(), on_finding
+        self._live = live.start(writer, doctor, rules, self._found, self._print)
+        self._assembly = Assembly(
+            writer if self._live is None else self._live,
+            list(optimizers),
+            histogram_steps=cadence.histograms.interval_steps,
+        )
+        self._problems: set[str] = set()
+        self._pipeline: Pipeline[Sheet] = Pipeline(self._consume, strict=strict)
+        self._guard = _Guard(self._fail, strict=strict)
         self._reader = ParameterReader(
             self._schedule,
             on_gpu=on_gpu,
@@ -154,7 +192,7 @@ class Watch:
         """Samples and tokens of the batches of this iteration."""
         self._epoch = _Epoch()
         self._last_end = time.perf_counter()
-        self._closed = False
+        self._closed = self._resumed = False
         self._undo: list[Callable[[], None]] = []
         if on_gpu:
             for optimised in self._optimised.values():
@@ -168,6 +206,7 @@ class Watch:
             self._not_measured,
             self._parameters,
             say=self._preflight,
+            event=self._put_event,
         )
         self._attach()
         endings.watch(self)
@@ -215,6 +254,7 @@ class Watch:
             self._put_last(optimised)
             self._undo.append(optimised.leave)
             self._undo.append(optimised.optimizer.register_step_post_hook(post).remove)
+            self._undo.append(optimised.optimizer.register_load_state_dict_post_hook(self._on_load).remove)
         self._undo.append(CLIP_BY_NORM.listen(self._on_clip))
         self._undo.append(CLIP_BY_VALUE.listen(self._on_clip))
         self._undo.append(SCALER_STEP.listen(self._on_scaler))
@@ -249,6 +289,8 @@ class Watch:
         """
         if self._closed:
             return
+        if num_steps := self._bursts.asked(self._schedule.iteration):
+            self.burst(num_steps)
         capturing = self._capturing()
         began = time.perf_counter() if capturing else self._budget.begin("step")
         sheet, self._sheet = self._sheet, Sheet(now())
@@ -379,6 +421,8 @@ class Watch:
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         optimised.has_closure = closure is not None
         with self._guard:
+            if self._resumed:
+                self._say_resumed()
             self._probing.before_optimizer(optimizer, has_closure=optimised.has_closure)
         with self._guard, torch.no_grad():
             self._refresh(optimised)
@@ -448,6 +492,42 @@ class Watch:
                 self._sheet.add(Key("scale", optimised.name), scale)
                 if event.unscaled_here:
                     self._sheet.add(Key("clip_scale", optimised.name), scale)
+
+    def _on_load(self, optimizer: Optimizer) -> None:
+        with self._guard:
+            if not self._closed:
+                self._probing.settings.restored(optimizer)
+
+    def _say_resumed(self) -> None:
+        """Now that a step is made, whatever the checkpoint has of the optimisers is loaded."""
+        self._resumed = False
+        optimizers = [
+            {
+                "optimizer": type(optimised.optimizer).__name__,
+                **({"name": optimised.name} if optimised.name else {}),
+                "num_with_state": len(optimised.optimizer.state),
+            }
+            for optimised in self._optimised.values()
+        ]
+        self._put_event("resumed", {"optimizers": optimizers})
+
+    def _consume(self, sheets: Sequence[tuple[Sheet, Float64]]) -> None:
+        try:
+            self._assembly.consume(sheets)
+        except Exception as error:
+            self._note_problem(error)
+            raise
+
+    def _fail(self, error: Exception) -> None:
+        self._note_problem(error)
+        self._pipeline.fail(error)
+
+    def _note_problem(self, error: Exception) -> None:
+        """Have the run say that something of ours went wrong: each problem once, and not more than a few."""
+        reason = f"{type(error).__name__}: {error}"[:_MOST_REASON]
+        if reason not in self._problems and len(self._problems) < _MOST_PROBLEMS:
+            self._problems.add(reason)
+            self._put_event("monitor-problem", {"reason": reason})
 
     def _not_measured(self, tag: str, reason: str) -> None:
         """Say, once, that something cannot be measured."""
@@ -527,8 +607,30 @@ class Watch:
         if row:
             self._pipeline.put(Sheet(now(), row=(table, row)), NOTHING)
 
-    def _put_event(self, kind: str, data: dict[str, Any]) -> None:
-        self._pipeline.put(Sheet(now(), event=(kind, data)), NOTHING)
+    def _put_event(self, kind: str, data: Mapping[str, Any]) -> None:
+        self._pipeline.put(Sheet(now(), event=(kind, dict(data))), NOTHING)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings so far, alarms first; those of the last steps come within half a second or so."""
+        return () if self._live is None else self._live.findings
+
+    def _found(self, finding: Finding) -> None:
+        """On the doctor's thread."""
+        if finding.severity.is_alarm:
+            if not self._is_split:
+                self._bursts.ask()
+            self._print(f"\n{finding}\n")
+        if self._on_finding is not None:
+            self._on_finding(finding)
+
+    def _print(self, text: str) -> None:
+        if self._console != "quiet":
+            print(text, file=sys.stderr)  # noqa: T201
+
+    @property
+    def _is_split(self) -> bool:
+        """Whether all ranks must measure the same at each step."""
+        return any(optimised.sharing is not None for optimised in self._optimised.values())
 
     def state_dict(self) -> dict[str, Any]:
         """All that a later session needs to go on without a jump, in plain numbers: put it into your checkpoint."""
@@ -538,6 +640,7 @@ class Watch:
             "iteration": self._schedule.iteration,
             "epoch": self._epoch.number,
             **self._assembly.state_dict(),
+            "doctor": None if self._live is None else self._live.state(_CLOSE_S),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -550,6 +653,9 @@ class Watch:
         self._epoch = _Epoch(int(state.get("epoch", 0)))
         self._assembly.load_state_dict(state)
         self._writer.branch(self._assembly.step + 1)
+        if self._live is not None:
+            self._live.restore(state.get("doctor"))
+        self._resumed = True
 
     @property
     def path(self) -> Path:
@@ -575,17 +681,21 @@ class Watch:
         try:
             self._pipeline.close(_CLOSE_S if ending is Ending.FINISHED else _CLOSE_HURRY_S)
         finally:
+            if self._live is not None:
+                self._live.close(_CLOSE_S if ending is Ending.FINISHED else _CLOSE_HURRY_S)
             self._writer.end(ending, reason)
             endings.unwatch(self)
             self._transport.close()
             self._optimised.clear()
             self._models = {}
-        if self._console != "quiet" and not ranks.rank():
-            print(f"Sonde: {self.path}: {self._budget}", file=sys.stderr)  # noqa: T201
+        if not ranks.rank():
+            self._print(f"Sonde: {self.path}: {self._budget}")
 
     def forget(self) -> None:
         """After a fork: this process is not the one that trains."""
         self._closed = True
+        if self._live is not None:
+            self._live.forget()
 
     def __enter__(self) -> "Watch":
         return self

@@ -1,6 +1,7 @@
 """What the model is given: the batch that goes in, and its targets where they are known."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
@@ -11,7 +12,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from sonde.core.frames import Columns
 from sonde.core.records import Float64
-from sonde.probes.inputs import CLASSES, EXTREMES, FEATURES, WHOLE, Statistic
+from sonde.probes.inputs import CLASSES, EXTREMES, WHOLE, Statistic
 from sonde.probes.probe import Reading, Row
 from sonde.probes.roots import Roots
 from sonde.probes.stopwatch import Stopwatch
@@ -21,9 +22,6 @@ _YIELDS = {
     "batch/mean@": "mean of its finite values",
     "batch/std@": "standard deviation of its finite values",
     "batch/absmax@": "largest magnitude of its finite values",
-    "batch/scale_spread@": "largest standard deviation of a feature over the smallest that is not zero",
-    "batch/feature_std_max@": "largest standard deviation of a feature",
-    "batch/feature_mean_absmax@": "largest magnitude of a feature's mean",
     "batch/min@": "smallest value of an integer input",
     "batch/max@": "largest value of an integer input",
     "batch/size": "first dimension of the first input of the first forward: the micro-batch",
@@ -39,6 +37,9 @@ _YIELDS = {
     "label/absmax": "their largest magnitude",
 }
 _MOST_INPUTS = 16
+_MOST_FORWARDS = 8  # of one model in an iteration; a model that is called for every token has a thousand
+# A compiled function that calls the model is compiled once more for our hook, and does not call it.
+_REST = 99
 _MOST_DEPTH = 8  # of containers in containers, one of which may contain itself
 _MOST_COLUMNS = 64  # inputs may come under other names at every step
 
@@ -54,18 +55,19 @@ class _Finding(NamedTuple):
 
 @final
 class Batches:
-    """Measures the inputs of the models' first grad-enabled forward in an iteration, and the targets.
+    """Measures what the models are given in the grad-enabled forwards of an iteration, and the targets.
+
+    It is cheap enough for every step, so that a bad batch is named when it comes: a pass over each input and some over
+    a sample of it (see `WHOLE`). How the features of an input differ is `Features`'.
 
     Inputs are the tensors among the arguments, through tuples, lists and mappings, the first 16; the part behind `@`
-    is their place, such as `0`, `input_ids` or `0.image`, with the model's name before it where it has one. Features
-    are the last dimension of a 2-D or 3-D input, and dimension 1 of inputs of more (images); their statistics are of
-    samples spread evenly over the batch, about 260,000 values. With x_ij the finite values of feature j,
+    is their place, such as `0`, `input_ids` or `0.image`, with the model's name before it where it has one. Scalars,
+    empty tensors, masks of booleans, sharded and other special tensors are left out, and so is everything while a CUDA
+    graph is being captured.
 
-        scale_spread = max_j std_j / min_{j: std_j > 0} std_j
-
-    and `MISSING` where all features are constant. Counts of non-finite values, mean, std and absmax are of all values.
-    Scalars, empty tensors, masks of booleans, sharded and other special tensors are left out, and so is everything
-    while a CUDA graph is being captured.
+    Of several forwards in an iteration (accumulation) the first eight are measured: non-finite values are added up,
+    extremes are those of all, means and deviations those of the first. After an iteration in which no forward was seen
+    inputs are left alone for 99.
 
     Args:
         models: By name.
@@ -73,9 +75,12 @@ class Batches:
 
     def __init__(self, models: Mapping[str, nn.Module], *, clock: Stopwatch | None = None) -> None:
         self._roots = Roots(models, clock)
-        self._armed = self._has_labels = False
+        self._armed = self._attached = False
         self._findings: list[_Finding] = []
         self._counts: dict[str, dict[str, float]] = {}
+        self._num_forwards: dict[str, int] = {}
+        self._num_targets = 0
+        self._rest = 0
         self._columns: dict[tuple[str, ...], Columns] = {}
 
     @property
@@ -91,25 +96,31 @@ class Batches:
     def arm(self, slots: Sequence[int]) -> None:
         """Look at what the models are given in this iteration."""
         if slots:
-            self._armed, self._has_labels, self._findings, self._counts = True, False, [], {}
-            self._roots.attach(self._given)
+            self._armed, self._num_targets = True, 0
+            self._findings, self._counts, self._num_forwards = [], {}, {}
+            self._attached = self._rest == 0
+            self._rest = max(self._rest - 1, 0)
+            if self._attached:
+                self._roots.attach(self._given)
 
     def labels(self, target: Any) -> None:
         """Look at the targets of this iteration; does nothing where it is not armed.
 
-        Of what is given the first tensor counts, and of several calls in an iteration the first. Integers are classes:
-        0 to 1,023 are counted, negative ones (what a loss ignores) left out; with more classes than that the values are
-        `MISSING`. Of floating-point targets the mean, standard deviation, largest magnitude and number of non-finite
-        values are taken.
+        Of what is given the first tensor counts. Integers are classes: 0 to 1,023 are counted, negative ones (what a
+        loss ignores) left out; with more classes than that the values are `MISSING`; of several calls in an iteration
+        the first counts. Of floating-point targets the mean, standard deviation, largest magnitude and number of
+        non-finite values are taken, of several calls as of several forwards.
         """
-        if not self._armed or self._has_labels:
+        if not self._armed or self._num_targets >= _MOST_FORWARDS:
             return
         tensor = next((tensor for _, tensor in _tensors(target) if _is_readable(tensor)), None)
         if tensor is None:
             return
-        self._has_labels = True
-        if not tensor.is_complex():
-            self._measure(WHOLE if tensor.is_floating_point() else CLASSES, tensor, "label/{}")
+        self._num_targets += 1
+        if tensor.is_floating_point():
+            self._measure(WHOLE, tensor, "label/{}")
+        elif not tensor.is_complex() and self._num_targets == 1:
+            self._measure(CLASSES, tensor, "label/{}")
 
     def collect(self) -> Sequence[Reading]:
         """What was found, in one row."""
@@ -118,7 +129,10 @@ class Batches:
         self._armed = False
         findings, counts = self._findings, self._counts
         self._findings, self._counts = [], {}
-        self._roots.release()
+        if self._attached:
+            self._attached = False
+            self._rest = 0 if self._num_forwards else _REST
+            self._roots.release()
         if not findings and not any(counts.values()):
             return []
         # What lies on the CPU is read here: it may be the targets of a training on a GPU, whose other numbers come
@@ -132,7 +146,9 @@ class Batches:
             row: dict[str, float] = {}
             for i, finding in enumerate(findings):
                 values = finding.values(here[i] if i in here else next(arrived))
-                row |= {finding.tag.replace("{}", name, 1): value for name, value in values.items()}
+                for name, value in values.items():
+                    tag = finding.tag.replace("{}", name, 1)
+                    row[tag] = _together(name, row[tag], value) if tag in row else value
             for shapes in counts.values():
                 row |= shapes
             return [Row(self._table(tuple(row)), np.fromiter(row.values(), np.float64, len(row)))]
@@ -149,32 +165,26 @@ class Batches:
 
     def close(self) -> None:
         """Let go of the models and of what was found."""
-        self._armed = False
+        self._armed = self._attached = False
         self._findings, self._counts = [], {}
         self._roots.close()
 
     def _given(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         samples, tokens = counts_of((args, kwargs))
         at = f"@{name}" if name else ""
+        num = self._num_forwards[name] = self._num_forwards.get(name, 0) + 1
         counts = self._counts.get(name)
         if counts is not None:  # a further micro-batch
             for quantity, count in (("samples", samples), ("tokens", tokens)):
                 if count is not None and f"batch/{quantity}{at}" in counts:
                     counts[f"batch/{quantity}{at}"] += count
-            return
-        shapes = {"size": samples, "sequence": _sequence((args, kwargs)), "samples": samples, "tokens": tokens}
-        self._counts[name] = {f"batch/{key}{at}": float(value) for key, value in shapes.items() if value is not None}
-        inputs = itertools.chain(_tensors(args), _tensors(kwargs))
-        for place, tensor in itertools.islice(inputs, _MOST_INPUTS):
-            if not _is_readable(tensor) or tensor.dtype is torch.bool or tensor.is_complex():
-                continue
-            tag = f"batch/{{}}@{'.'.join(filter(None, (name, place)))}"
-            if not tensor.is_floating_point():
-                self._measure(EXTREMES, tensor, tag)
-            else:
-                self._measure(WHOLE, tensor, tag)
-                if tensor.dim() > 1:
-                    self._measure(FEATURES, tensor, tag)
+        else:
+            shapes = {"size": samples, "sequence": _sequence((args, kwargs)), "samples": samples, "tokens": tokens}
+            self._counts[name] = {f"batch/{key}{at}": float(n) for key, n in shapes.items() if n is not None}
+        if num <= _MOST_FORWARDS:
+            for place, tensor in inputs_of(args, kwargs):
+                statistic = WHOLE if tensor.is_floating_point() else EXTREMES
+                self._measure(statistic, tensor, f"batch/{{}}@{'.'.join(filter(None, (name, place)))}")
 
     def _measure(self, statistic: Statistic, tensor: Tensor, tag: str) -> None:
         with torch.no_grad():
@@ -188,6 +198,18 @@ class Batches:
                 self._columns.clear()
             self._columns[tags] = Columns("batches", tags)
         return self._columns[tags]
+
+
+def inputs_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    """The tensors among a forward's arguments whose values can be measured, each with its place.
+
+    Example:
+        >>> [place for place, _ in inputs_of(({"image": torch.zeros(2, 3)}, 7), {"ids": torch.ones(2)})]
+        ['0.image', 'ids']
+    """
+    for place, tensor in itertools.islice(itertools.chain(_tensors(args), _tensors(kwargs)), _MOST_INPUTS):
+        if _is_readable(tensor) and tensor.dtype is not torch.bool and not tensor.is_complex():
+            yield place, tensor
 
 
 def counts_of(batch: Any) -> tuple[int | None, int | None]:
@@ -209,6 +231,17 @@ def counts_of(batch: Any) -> tuple[int | None, int | None]:
         return None, None
     is_text = first.dim() == 2 and _is_integer(first)
     return int(first.shape[0]), int(first.numel()) if is_text else None
+
+
+def _together(name: str, first: float, other: float) -> float:
+    """One statistic of two micro-batches, as well as it can be told."""
+    if math.isnan(first) or math.isnan(other):
+        return other if math.isnan(first) else first
+    if name == "nonfinite":
+        return first + other
+    if name == "min":
+        return min(first, other)
+    return max(first, other) if name in ("absmax", "max") else first
 
 
 def _sequence(batch: Any) -> int | None:

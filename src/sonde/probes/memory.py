@@ -1,4 +1,4 @@
-"""Where the memory of a training goes: its own tensors told apart, and what torch's allocator says."""
+"""Where the memory of a training goes: its own tensors told apart."""
 
 import itertools
 import operator
@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from sonde.core.frames import MISSING, Columns
-from sonde.probes.devices import suffixes
+from sonde.probes.allocators import allocated
 from sonde.probes.probe import Reading, Row
 
 _TENSORS = {
@@ -25,21 +25,17 @@ _TENSORS = {
 _ACTIVATIONS = {
     "memory/activations": "bytes of the peak that are none of those: activations, and whatever else there was then",
 }
-_ALLOCATOR = {
-    "memory/allocated": "bytes of the GPU that tensors occupy now",
-    "memory/reserved": "bytes of the GPU that torch holds now, for tensors and in stock",
-    "memory/peak": "the most bytes that tensors occupied since the process began or its user reset torch's peak",
-    "memory/total": "bytes of memory that the GPU has",
-}
-_YIELDS = _TENSORS | _ACTIVATIONS | _ALLOCATOR
+_YIELDS = _TENSORS | _ACTIVATIONS
 
+_ON_CPU = Columns("memory", tuple(_TENSORS))
+_ON_GPU = Columns("memory", tuple(_YIELDS))
 _DEVICE = operator.attrgetter("device")
 _PLAIN = (Tensor, nn.Parameter)
 
 
 @final
 class Memory:
-    """Counts the bytes of parameters, gradients, buffers and optimiser state, and asks torch's allocator for the rest.
+    """Counts the bytes of parameters, gradients, buffers and optimiser state; the rest of a GPU's peak are activations.
 
     Of a tensor its own bytes count, numel × itemsize; of tensors that share memory (tied weights, views) never more
     than that memory has; of a sharded one (DTensor) this process' part. All of them count wherever they lie.
@@ -48,7 +44,7 @@ class Memory:
     state on the GPUs): a lower bound, since gradients may not be there yet when the peak is reached; also the peak of
     an evaluation or of a compilation counts. `MISSING` where the difference is negative: the peak was reset.
 
-    On a CPU there is no allocator to ask: only the tensors are counted (`host/rss` has the whole process).
+    On a CPU there is no peak to ask for: only the tensors are counted (`host/rss` has the whole process).
 
     Args:
         models: By name.
@@ -70,12 +66,10 @@ class Memory:
         self._parameters: list[Tensor] = []
         self._gradients: int | None = None
         self._gradients_on_gpu = 0
-        self._gpus: list[torch.device] | None = None
-        self._columns: dict[tuple[torch.device, ...], Columns] = {}
 
     @property
     def yields(self) -> Mapping[str, str]:
-        """The tags that may come of it; those of a GPU end in `@cuda:0` and so on where there are several."""
+        """The tags that may come of it."""
         return _YIELDS
 
     @property
@@ -109,14 +103,13 @@ class Memory:
         buffers = num_bytes((buffer for model in self._models for buffer in model.buffers()), counted)
         state = num_bytes(itertools.chain.from_iterable(_tensors(o.state) for o in self._optimizers), counted)
         together = parameters + buffers + state
-        self._gpus = gpus = sorted((d for d in together if d.type == "cuda"), key=lambda device: device.index)
+        gpus = [device for device in together if device.type == "cuda"]
         values = [float(parameters.total()), float(self._gradients), float(buffers.total()), float(state.total())]
         if gpus:
-            allocator = [_allocator(device) for device in gpus]
             own = sum(together[device] for device in gpus) + self._gradients_on_gpu
-            rest = sum(peak for _, _, peak, _ in allocator) - own
-            values += [rest if rest >= 0 else float(MISSING), *itertools.chain.from_iterable(allocator)]
-        row = Row(self._table(gpus), np.array(values, np.float64))
+            rest = sum(allocated(device).peak for device in gpus) - own
+            values.append(rest if rest >= 0 else float(MISSING))
+        row = Row(_ON_GPU if gpus else _ON_CPU, np.array(values, np.float64))
         return [Reading((), lambda _: [row])]
 
     def not_measured(self) -> Mapping[str, str]:
@@ -140,13 +133,6 @@ class Memory:
         found = num_bytes((p.grad for p in self._parameters if p.grad is not None), {})
         self._gradients = max(self._gradients or 0, found.total())
         self._gradients_on_gpu = max(self._gradients_on_gpu, sum(n for d, n in found.items() if d.type == "cuda"))
-
-    def _table(self, gpus: Sequence[torch.device]) -> Columns:
-        key = tuple(gpus)
-        if key not in self._columns:
-            of_gpus = [tag + at for at in suffixes(gpus) for tag in _ALLOCATOR]
-            self._columns[key] = Columns("memory", [*_TENSORS, *(_ACTIVATIONS if of_gpus else ()), *of_gpus])
-        return self._columns[key]
 
 
 def num_bytes(tensors: Iterable[Tensor], counted: dict[int, int]) -> Counter[torch.device]:
@@ -198,11 +184,3 @@ def _tensors(thing: Any) -> Iterator[Tensor]:
     elif isinstance(thing, list | tuple):
         for value in thing:
             yield from _tensors(value)
-
-
-def _allocator(device: torch.device) -> tuple[float, float, float, float]:
-    """Allocated, reserved, peak and total bytes: the allocator's own books, which ask nothing of the device."""
-    stats: Any = torch.cuda.memory_stats_as_nested_dict(device)
-    allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
-    total = torch.cuda.get_device_properties(device).total_memory
-    return float(allocated["current"]), float(reserved["current"]), float(allocated["peak"]), float(total)

@@ -23,6 +23,7 @@ from sonde.kernels.columns import NUM_COLUMNS, Column, rms, zero_fraction
 from sonde.kernels.histograms import NUM_BINS, SHIFT, edges
 from sonde.probes.parameters import num_parameters, of_optimizer
 from sonde.probes.probe import Reading, Row
+from sonde.probes.settings import on_host
 
 _QUANTITIES = ("v_ratio", "epsilon_share", "zero_share")
 # Which parameters have a gradient may change at every step (experts); what was prepared for them must not pile up.
@@ -100,39 +101,6 @@ def health(moment: SecondMoment) -> Float64:
         share = (moment.below + np.sum(np.clip(part, 0, 1) * moment.window, axis=1)) / moment.counted
         found = np.stack([ratio, share, zero_fraction(moment.rows)], axis=1)
     return np.where(moment.step[:, None] < 1, MISSING, found)
-
-
-def group_settings(optimizer: Optimizer, name: str = "") -> dict[str, float]:
-    """Momentum, betas, weight decay and ε of each group as plain numbers, by tag.
-
-    Behind `@` stands the group's place, after the optimiser's name where it has one. A setting that a group lacks, that
-    is no number, or that is on a device and would have to be waited for, is left out.
-
-    Example:
-        >>> group_settings(torch.optim.SGD([torch.zeros(1)], lr=0.1, momentum=0.9), "D")
-        {'optimizer/momentum@D.0': 0.9, 'optimizer/weight_decay@D.0': 0.0}
-    """
-    found: dict[str, float] = {}
-    for place, group in enumerate(optimizer.param_groups):
-        where = ".".join(filter(None, (name, str(place))))
-        betas = group.get("betas")
-        named = {
-            "momentum": group.get("momentum"),
-            **{f"beta{i}": beta for i, beta in enumerate(betas if isinstance(betas, (tuple, list)) else (), 1)},
-            "weight_decay": group.get("weight_decay"),
-            "epsilon": group.get("eps"),
-        }
-        for setting, value in named.items():
-            if (number := _on_host(value)) is not None:
-                found[f"optimizer/{setting}@{where}"] = number
-    return found
-
-
-def _on_host(value: Any) -> float | None:
-    """A setting as a number, None where it is none or is on a device."""
-    if isinstance(value, Tensor):
-        return float(value.detach()) if value.device.type == "cpu" and value.numel() == 1 else None
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 class _Member(NamedTuple):
@@ -422,7 +390,7 @@ def _settings(group: Mapping[str, Any]) -> tuple[float, float] | None:
     betas = group.get("betas")
     if not isinstance(betas, (tuple, list)) or len(betas) < 2:
         return None
-    beta2, epsilon = _on_host(betas[1]), _on_host(group.get("eps"))
+    beta2, epsilon = on_host(betas[1]), on_host(group.get("eps"))
     return None if beta2 is None or epsilon is None else (beta2, epsilon)
 
 

@@ -1,0 +1,77 @@
+"""A doctor who is told messages and gives answers: the same beside the training and in a process of its own."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sonde.core import strict_json
+from sonde.core.findings import Finding
+from sonde.diagnosis.doctor import Doctor
+from sonde.monitor import wire
+from sonde.monitor.wire import Message
+from sonde.rules.configuring import configured
+
+Answer = dict[str, Any]
+
+
+class Consultation:
+    """Takes messages in order, and answers in plain JSON.
+
+    An answer has some of these keys: `new` (findings that are new or worse, with causes and remedies), `all` (every
+    finding, the worst first), `rows` (numbers that the doctor worked out, to be recorded: table, step, values by tag),
+    `epoch` (lines to be printed at its end),
+    `state` (what was asked for), `done`, and `problem`, after which nothing is judged any more.
+    """
+
+    def __init__(self, say: Callable[[Answer], None]) -> None:
+        self._say = say
+        self._settings: dict[str, Any] = {}
+        self._doctor = Doctor()
+        self._broken = False
+
+    def take(self, message: Message) -> None:
+        """Be told one message."""
+        if self._broken:
+            if message.kind in (wire.SAVE, wire.END):  # somebody waits for these
+                self._say({"state": None, "done": message.kind == wire.END})
+            return
+        try:
+            self._take(message)
+        except Exception as error:  # a rule's fault is not the training's
+            self._broken = True
+            self._say({"problem": f"{type(error).__name__}: {error}"})
+            self.take(message)
+
+    def _take(self, message: Message) -> None:
+        doctor = self._doctor
+        if message.kind == wire.FRAME:
+            self._found(doctor.frame(message.body))
+        elif message.kind == wire.EVENT:
+            doctor.event(message.body["kind"], message.body["data"])
+        elif message.kind == wire.SETTINGS:
+            self._settings = message.body
+            self._doctor = Doctor(configured(self._settings))
+        elif message.kind == wire.SAVE:
+            self._say({"state": doctor.state_dict()})
+        elif message.kind == wire.RESTORE:
+            self._doctor = Doctor(configured(self._settings))
+            if message.body is not None:
+                self._doctor.load_state_dict(message.body)
+        elif message.kind == wire.END:
+            self._found(doctor.settle())
+            self._say({"all": _plain(doctor.findings()), "done": True})
+
+    def _found(self, found: Sequence[Finding]) -> None:
+        rows = self._doctor.rows()
+        if not (found or rows):
+            return
+        answer: Answer = {"rows": rows}
+        if any(table == "evaluations" for table, _, _ in rows):
+            answer["epoch"] = self._doctor.after_epoch()
+        if found:
+            answer["new"], answer["all"] = _plain(found), _plain(self._doctor.findings())
+        self._say(answer)
+
+
+def _plain(findings: Sequence[Finding]) -> list[Any]:
+    plain: list[Any] = strict_json.loads(strict_json.dumps([finding.to_json() for finding in findings]))
+    return plain

@@ -1,0 +1,308 @@
+"""Findings while the training runs: every row and event that is recorded is judged on its way."""
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from sonde.core import strict_json
+from sonde.core.findings import Finding
+from sonde.core.frames import Columns, Frame
+from sonde.core.records import Recorder
+from sonde.monitor import ranks, wire
+from sonde.monitor.consultation import Answer, Consultation
+from sonde.monitor.wire import Message, Packer
+
+_log = logging.getLogger("sonde.monitor")
+
+Where = Literal["auto", "process", "thread", "off"]
+
+_PLACES: dict[str, Where] = {"process": "process", "thread": "thread", "off": "off"}
+_GATHER_S = 0.02
+_MOST_WAITING_BYTES = 64 << 20
+
+
+def start(
+    recorder: Recorder,
+    where: Where,
+    settings: Mapping[str, Any],
+    on_finding: Callable[[Finding], None],
+    say: Callable[[str], None],
+) -> "Live | None":
+    """A doctor beside a training; None where there is to be none, as on all ranks but the first."""
+    if where == "auto":
+        said = os.environ.get("SONDE_DOCTOR", "process")
+        if said not in _PLACES:
+            _log.warning("SONDE_DOCTOR must be one of %s, got %r; it is ignored", ", ".join(_PLACES), said)
+        where = _PLACES.get(said, "process")
+    if where == "off" or ranks.rank():
+        return None
+    place: Literal["process", "thread"] = "thread" if where == "thread" else "process"
+    return Live(recorder, where=place, settings=settings, on_finding=on_finding, say=say)
+
+
+class Practice(Protocol):
+    """Where the doctor works."""
+
+    def frame(self, frame: Frame) -> None:
+        """Tell a row."""
+
+    def tell(self, kind: bytes, body: Any) -> None:
+        """Tell anything else."""
+
+    def close(self, timeout_s: float) -> None:
+        """Have everything answered, within this time; let go."""
+
+    def forget(self) -> None:
+        """After a fork: it belongs to the parent."""
+
+
+class Live:
+    """A recorder that passes everything on to another, and to a doctor; findings are recorded as events.
+
+    Rows and events come from one thread, in the order of their steps, as a replay of the run reads them: so both find
+    the same.
+
+    Args:
+        recorder: Where rows, events and findings go.
+        where: `"process"` for a process of its own, `"thread"` for the thread that brings the rows.
+        settings: Of rules, by name, as `rules.configuring.configured` takes them.
+        on_finding: Called with each finding that is new or has got worse, not on the training's thread.
+        say: Called with the lines that an epoch's end gives rise to, likewise.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        where: Literal["process", "thread"],
+        settings: Mapping[str, Any],
+        on_finding: Callable[[Finding], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._recorder, self._on_finding, self._say = recorder, on_finding, say
+        self._columns: dict[tuple[str, tuple[str, ...]], Columns] = {}
+        self._findings: tuple[Finding, ...] = ()
+        self._answered = threading.Condition()
+        self._state: Any = None
+        self._num_states = 0
+        self._practice: Practice = _in_process(self._take) if where == "process" else _Beside(self._take)
+        if settings:
+            self._practice.tell(wire.SETTINGS, dict(settings))
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All so far, the worst first."""
+        return self._findings
+
+    def append(self, frame: Frame) -> None:
+        """Record a row, and have it judged."""
+        self._recorder.append(frame)
+        if frame.columns.bins == 1 and frame.columns.width:
+            self._practice.frame(frame)
+
+    def event(self, kind: str, *, step: int | None = None, data: Mapping[str, Any] | None = None) -> None:
+        """Record an event, and have it considered."""
+        self._recorder.event(kind, step=step, data=data)
+        if step is not None:
+            self._practice.tell(wire.EVENT, {"kind": kind, "data": dict(data or {})})
+
+    def branch(self, step: int) -> None:
+        """Go back; `restore` tells the doctor."""
+        self._recorder.branch(step)
+
+    def flush(self) -> bool:
+        """Wait until all that was taken can be read."""
+        return self._recorder.flush()
+
+    def state(self, timeout_s: float) -> Any:
+        """What the doctor remembers, in plain JSON; None where it does not answer in time."""
+        with self._answered:
+            wanted = self._num_states + 1
+            self._practice.tell(wire.SAVE, None)
+            came = self._answered.wait_for(lambda: self._num_states >= wanted, timeout_s)
+            return self._state if came else None
+
+    def restore(self, state: Any) -> None:
+        """Go on from what `state` gave; from nothing where it is None."""
+        self._findings = ()
+        self._practice.tell(wire.RESTORE, state)
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Judge the last step; what is not judged by then is left to `sonde diagnose`."""
+        self._practice.close(timeout_s)
+
+    def forget(self) -> None:
+        """After a fork: the doctor is the parent's."""
+        self._practice.forget()
+
+    def _take(self, answer: Answer) -> None:
+        for table, step, values in answer.get("rows", ()):
+            self._record(table, step, values)
+        if answer.get("epoch"):
+            self._say("\n".join(answer["epoch"]))
+        if "all" in answer:
+            self._findings = tuple(Finding.from_json(plain) for plain in answer["all"])
+        for plain in answer.get("new", ()):
+            finding = Finding.from_json(plain)
+            self._recorder.event("finding", step=finding.last_step, data=finding.to_json())
+            try:
+                self._on_finding(finding)
+            except Exception as error:  # the user's: findings come all the same
+                _log.warning("`on_finding` failed for %s: %r", finding.code, error, exc_info=error)
+        if "problem" in answer:
+            _log.warning(
+                "findings have a problem and come no more: %s; `sonde diagnose` may know more", answer["problem"]
+            )
+            self._recorder.event("monitor-problem", data={"reason": answer["problem"]})
+        if "state" in answer:
+            with self._answered:
+                self._state, self._num_states = answer["state"], self._num_states + 1
+                self._answered.notify_all()
+
+    def _record(self, table: str, step: int, values: Mapping[str, Any]) -> None:
+        names = tuple(values)
+        columns = self._columns.get((table, names))
+        if columns is None:
+            columns = self._columns[table, names] = Columns(table, names)
+        numbers = np.array([strict_json.to_number(value) for value in values.values()], np.float32)
+        self._recorder.append(Frame(columns, step, time.time(), numbers))
+
+
+class _Beside:
+    """On the thread that brings the rows."""
+
+    def __init__(self, answer: Callable[[Answer], None]) -> None:
+        self._consultation = Consultation(lambda said: answer(strict_json.loads(strict_json.dumps(said))))
+
+    def frame(self, frame: Frame) -> None:
+        self._consultation.take(Message(wire.FRAME, frame))
+
+    def tell(self, kind: bytes, body: Any) -> None:
+        # As a replay will read it.
+        self._consultation.take(Message(kind, strict_json.loads(strict_json.dumps(body))))
+
+    def close(self, timeout_s: float) -> None:
+        self.tell(wire.END, None)
+
+    def forget(self) -> None:
+        pass
+
+
+class _Apart:
+    """In a process of its own: rules take no time from the interpreter that the training needs.
+
+    Two threads wait for the pipes to it, so that a slow doctor delays nobody; one that falls 64 MB behind is told no
+    more.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]", answer: Callable[[Answer], None]) -> None:
+        self._process, self._answer, self._packer = process, answer, Packer()
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._wake = threading.Event()
+        self._done = threading.Event()
+        self._ended = self._gave_up = False
+        self._threads = [
+            threading.Thread(target=work, name=f"sonde-doctor-{name}", daemon=True)
+            for name, work in (("feed", self._feed), ("answers", self._listen))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def frame(self, frame: Frame) -> None:
+        self._put(self._packer.frame(frame))
+
+    def tell(self, kind: bytes, body: Any) -> None:
+        self._put(wire.pack(kind, body))
+
+    def _put(self, message: bytes) -> None:
+        if self._gave_up:
+            return
+        if self._waiting_bytes > _MOST_WAITING_BYTES:
+            self._gave_up = True
+            self._answer({"problem": "rows come faster than they can be judged"})
+            return
+        self._waiting_bytes += len(message)
+        self._waiting.append(message)
+        self._wake.set()
+
+    def close(self, timeout_s: float) -> None:
+        self._gave_up = False
+        self._put(wire.pack(wire.END, None))
+        self._ended = True
+        self._wake.set()
+        self._done.wait(timeout_s)
+        self._process.kill()  # it has said all, or has no time left
+        self._process.wait()
+        for thread in self._threads:
+            thread.join(1.0)
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            with contextlib.suppress(OSError):  # something was left in it
+                stream.close()
+
+    def forget(self) -> None:
+        self._gave_up = True
+        self._process.returncode = 0  # not ours to wait for
+
+    def _feed(self) -> None:
+        assert self._process.stdin is not None
+        pipe = self._process.stdin.fileno()
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if not self._ended:
+                time.sleep(_GATHER_S)  # rows come in batches: one writing for all of them
+            some = bytearray()
+            while self._waiting:
+                some += self._waiting.popleft()
+            self._waiting_bytes -= len(some)
+            try:
+                view = memoryview(some)
+                while view:
+                    view = view[os.write(pipe, view) :]
+            except OSError:  # it is gone
+                return
+            if self._ended and not self._waiting:
+                return
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            answer = strict_json.loads(line)
+            self._answer(answer)
+            if answer.get("done"):
+                break
+        if not self._ended:
+            self._gave_up = True
+            self._answer({"problem": "the doctor's process ended"})
+        self._done.set()
+
+
+def _in_process(answer: Callable[[Answer], None]) -> Practice:
+    """A doctor in a process of its own; beside us where no process can be started."""
+    package = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
+    few = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "sonde.monitor.bedside"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **few, "PYTHONPATH": path},
+        )
+    except OSError as error:
+        _log.warning("no process for the findings (%s): they are made beside the training", error)
+        return _Beside(answer)
+    return _Apart(process, answer)

@@ -1,0 +1,186 @@
+"""Findings while a training runs: the same as a replay of the run finds, in the store, the callback and `findings()`."""
+
+import copy
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import sonde
+from sonde.core.findings import Finding
+from sonde.monitor.watch import Watch, watch
+
+from .loops import batches, loss_of, model
+
+PLACES = ("thread", "process")
+
+
+def train(
+    run: Path, *, lr: float = 0.05, steps: int = 120, poison: int = -1, **settings: Any
+) -> tuple[Watch, nn.Module]:
+    """A small training; at step `poison` an input is NaN."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr)
+    settings = {"console": "quiet", "strict": True, **settings}
+    with watch(net, optimizer, run=run, **settings) as watched:
+        for step, (x, y) in enumerate(watched.data(list(batches(steps)))):
+            if step == poison:
+                x = torch.full_like(x, float("nan"))
+            loss = loss_of(net, (x, y))
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            watched.step(loss)
+    return watched, net
+
+
+def plain(findings: Any) -> list[Any]:
+    return [finding.to_json() for finding in findings]
+
+
+@pytest.mark.parametrize("doctor", PLACES)
+def test_findings_are_those_of_a_replay(tmp_path: Path, doctor: str) -> None:
+    told: list[Finding] = []
+    watched, _ = train(tmp_path / "run", lr=30.0, doctor=doctor, on_finding=told.append)
+    assert any(finding.severity.is_alarm for finding in watched.findings())
+    assert plain(watched.findings()) == plain(sonde.diagnose(tmp_path / "run"))
+    stored = [event.data for event in sonde.load(tmp_path / "run").events("finding")]
+    assert [data["code"] for data in stored] == [finding.code for finding in told]
+    assert {finding.code for finding in told} == {finding.code for finding in watched.findings()}
+
+
+@pytest.mark.parametrize("doctor", PLACES)
+def test_a_poisoned_batch_is_told_while_the_training_runs(tmp_path: Path, doctor: str) -> None:
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    told: list[Finding] = []
+    with watch(net, optimizer, run=tmp_path, console="quiet", doctor=doctor, on_finding=told.append) as watched:
+        for step, (x, y) in enumerate(watched.data(batches(400))):
+            loss = loss_of(net, (x if step != 30 else x / 0, y))
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            watched.step(loss)
+            if any(finding.severity.is_alarm for finding in told):
+                break
+            time.sleep(0.005 if step > 30 else 0)
+        else:
+            pytest.fail("nothing was told before the end")
+
+
+def test_nothing_is_judged_where_it_is_off(tmp_path: Path) -> None:
+    watched, _ = train(tmp_path / "run", lr=30.0, doctor="off")
+    assert watched.findings() == ()
+    assert sonde.load(tmp_path / "run").events("finding") == []
+
+
+@pytest.mark.parametrize("doctor", PLACES)
+def test_a_function_that_fails_stops_neither_training_nor_findings(
+    tmp_path: Path, doctor: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(finding: Finding) -> None:
+        raise RuntimeError("mine")
+
+    watched, _ = train(tmp_path / "run", lr=30.0, doctor=doctor, on_finding=fail)
+    assert plain(watched.findings()) == plain(sonde.diagnose(tmp_path / "run"))
+    assert "mine" in caplog.text
+
+
+def test_settings_of_rules_reach_the_doctor(tmp_path: Path) -> None:
+    watched, _ = train(tmp_path / "a", lr=30.0, doctor="process")
+    codes = {finding.code for finding in watched.findings()}
+    without, _ = train(tmp_path / "b", lr=30.0, doctor="process", rules=dict.fromkeys(codes, False))
+    assert not codes & {finding.code for finding in without.findings()}
+
+
+def test_a_wrong_setting_is_refused_before_anything_is_recorded(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="GRD001"):
+        train(tmp_path / "run", rules={"GRD001.grwth": 3})
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_alarm_asks_for_a_burst(tmp_path: Path) -> None:
+    train(tmp_path / "run", lr=30.0, steps=400, doctor="thread")
+    assert sonde.load(tmp_path / "run").events("burst")
+
+
+def test_a_doctor_that_is_killed_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    with watch(net, optimizer, run=tmp_path, console="quiet", doctor="process") as watched:
+        for step, batch in enumerate(batches(200)):
+            loss = loss_of(net, batch)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            watched.step(loss)
+            if step == 50:
+                os.kill(doctor_of(watched), signal.SIGKILL)
+    assert len(sonde.load(tmp_path).series("loss").step) == 200
+    assert caplog.text.count("come no more") == 1
+
+
+def doctor_of(watched: Watch) -> int:
+    process = watched._live._practice._process  # type: ignore[union-attr]
+    return int(process.pid)
+
+
+def test_no_process_is_left_when_the_training_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, sonde, torch\n"
+        "net = torch.nn.Linear(2, 1)\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "watch = sonde.watch(net, optimizer, run='run', console='quiet', doctor='process')\n"
+        "for _ in range(20):\n"
+        "    loss = net(torch.ones(1, 2)).square().mean()\n"
+        "    loss.backward()\n"
+        "    optimizer.step()\n"
+        "    watch.step(loss)\n"
+        "print(watch._live._practice._process.pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    pid = int(done.stdout)
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
+        assert time.monotonic() < deadline, "the doctor goes on without a training"
+        time.sleep(0.05)
+
+
+def test_a_resumed_training_is_judged_as_one_that_never_stopped(tmp_path: Path) -> None:
+    """The rules go on with what they knew: no warm-up, no finding twice, as a replay of both sessions has it."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=30.0)
+    everything = list(batches(200))
+    first = watch(net, optimizer, run=tmp_path / "parts", console="quiet", doctor="thread", strict=True)
+    run_some(first, net, optimizer, everything[:100])
+    checkpoint = copy.deepcopy((net.state_dict(), optimizer.state_dict(), first.state_dict()))
+    first.close()
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=30.0)
+    net.load_state_dict(checkpoint[0])
+    optimizer.load_state_dict(checkpoint[1])
+    second = watch(net, optimizer, run=tmp_path / "parts", console="quiet", doctor="thread", strict=True)
+    second.load_state_dict(checkpoint[2])
+    run_some(second, net, optimizer, everything[100:])
+    second.close()
+    assert any(finding.severity.is_alarm and finding.first_step < 100 for finding in second.findings())
+    assert plain(second.findings()) == plain(sonde.diagnose(tmp_path / "parts"))
+
+
+def run_some(watched: Watch, net: nn.Module, optimizer: torch.optim.Optimizer, some: Any) -> None:
+    for batch in watched.data(some):
+        loss = loss_of(net, batch)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        watched.step(loss)
