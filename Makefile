@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-gpu lint format bench clean
+.PHONY: demo test test-gpu lint format bench bench-faults clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Sonde needs Python 3.11 or newer; run: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
@@ -29,6 +29,12 @@ format: $(VENV)/ready ## Rewrite the files as `make lint` wants them
 
 bench: $(VENV)/ready ## Measure; prints the tables of benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/store.py
+
+FAULTS ?= runs/faults
+bench-faults: $(VENV)/ready ## Train the fault scenarios on test seeds (but those in FAULTS=folder already), judge them, try the remedies; peers where installed
+	$(BIN)/python -m benchmarks.faults.run --seeds 1,3,5 --healthy-seeds 1,3,5,7,9,11,13 --missing --out $(FAULTS) $(ARGS)
+	for table in score remedy; do $(BIN)/python -m benchmarks.faults.$$table $(FAULTS) --seeds odd || exit; done
+	$(BIN)/python -m benchmarks.faults.peers --seeds 1
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

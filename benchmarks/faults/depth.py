@@ -34,7 +34,10 @@ def mlp_vanishing_tanh(session: Session) -> float:
     if session.fixed:
         model: nn.Module = ResidualMlp(10, 32, depth // 4, 1)
     else:
-        model = mlp([10, *[32] * depth, 1], nn.Tanh)
+        model = mlp([10, *[32] * depth, 1], nn.Tanh, norm=session.does("add-layernorm"))
+    if session.does("reinitialise"):
+        for layer in linears(model):
+            nn.init.xavier_normal_(layer.weight, gain=nn.init.calculate_gain("tanh"))
     optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.01), momentum=0.9)
     return tasks.fit(session, model, optimizer, task, functional.mse_loss, epochs=10, batch=64, tell_data=False)
 
@@ -197,7 +200,7 @@ def resmlp_activation_explosion(session: Session) -> float:
     draw = tasks.begin(session)
     task = tasks.mixture(session.seed, num=4480, dim=16, classes=4)
     depth = draw.choice([10, 12])
-    model = ResidualMlp(16, 40, depth, 4, norm=session.fixed)
+    model = ResidualMlp(16, 40, depth, 4, norm=session.fixed or session.does("add-layernorm"))
     for block in model.blocks:
         nn.init.kaiming_normal_(block.up.weight)
         nn.init.kaiming_normal_(block.down.weight)
@@ -229,25 +232,38 @@ def mlp_gradient_imbalance(session: Session) -> float:
     return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=5, batch=64, clip=1.0)
 
 
+_DRAWN_ANEW = ("reinitialise",)
+
 SCENARIOS = [
     Scenario("mlp-vanishing-sigmoid", "vanishing-gradients", mlp_vanishing_sigmoid),
-    Scenario("mlp-vanishing-tanh", "vanishing-gradients", mlp_vanishing_tanh),
+    Scenario(
+        "mlp-vanishing-tanh", "vanishing-gradients", mlp_vanishing_tanh, repairable=True, cures=("add-residuals",)
+    ),
     Scenario("rnn-long-sequence", "long-sequence", rnn_long_sequence, ("vanishing-gradients",)),
     Scenario("mlp-gain-drift", "gain-drift", mlp_gain_drift, ("exploding-gradients",)),
-    Scenario("mlp-init-too-large", "bad-initialisation", mlp_init_too_large, ("activation-explosion",)),
-    Scenario("mlp-init-too-small", "bad-initialisation", mlp_init_too_small, ("vanishing-gradients",)),
-    Scenario("mlp-symmetric-init", "symmetric-initialisation", mlp_symmetric),
-    Scenario("mlp-dead-from-bias", "dead-units", mlp_dead_from_bias, ("bad-initialisation",)),
     Scenario(
-        "mlp-dead-after-accident", "dead-units", mlp_dead_after_accident, onset=ACCIDENT_STEP
+        "mlp-init-too-large", "bad-initialisation", mlp_init_too_large, ("activation-explosion",),
+        cures=_DRAWN_ANEW,
     ),
+    Scenario(
+        "mlp-init-too-small", "bad-initialisation", mlp_init_too_small, ("vanishing-gradients",), cures=_DRAWN_ANEW
+    ),
+    Scenario("mlp-symmetric-init", "symmetric-initialisation", mlp_symmetric, cures=_DRAWN_ANEW),
+    Scenario(
+        "mlp-dead-from-bias", "dead-units", mlp_dead_from_bias, ("bad-initialisation",),
+        repairable=True, cures=_DRAWN_ANEW,
+    ),
+    Scenario("mlp-dead-after-accident", "dead-units", mlp_dead_after_accident, onset=ACCIDENT_STEP),
     Scenario(
         "mlp-steep-tanh-saturated", "saturated-units", mlp_saturated, ("exploding-gradients", "bad-initialisation")
     ),
-    Scenario("mlp-sigmoid-saturated", "saturated-units", mlp_saturated_sigmoid, ("bad-initialisation",)),
+    Scenario(
+        "mlp-sigmoid-saturated", "saturated-units", mlp_saturated_sigmoid, ("bad-initialisation",),
+        cures=_DRAWN_ANEW,
+    ),
     Scenario(
         "resmlp-activation-explosion", "activation-explosion", resmlp_activation_explosion,
-        ("bad-initialisation", "exploding-gradients"),
+        ("bad-initialisation", "exploding-gradients"), repairable=True, cures=("add-layernorm",),
     ),
     Scenario("mlp-gradient-imbalance", "gradient-imbalance", mlp_gradient_imbalance, ("lr-too-high",)),
 ]  # fmt: skip

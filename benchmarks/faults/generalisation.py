@@ -50,30 +50,17 @@ def mlp_missing_regularisation(session: Session) -> float:
     """Many useless features, noisy targets, and neither decay nor dropout."""
     draw = tasks.begin(session)
     task = tasks.regression(session.seed, num=320, dim=24, noise=0.6, hidden=3)
-    model = mlp([24, 96, draw.choice([64, 96]), 1], dropout=session.knob("dropout", 0.5 if session.fixed else 0.0))
-    decay = session.knob("weight_decay", 0.05 if session.fixed else 0.0)
+    model = mlp([24, 96, draw.choice([64, 96]), 1], dropout=session.dropout(0.5 if session.fixed else 0.0))
+    decay = session.weight_decay(0.05 if session.fixed else 0.0)
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(2e-3), weight_decay=decay)
-    loader = torch.utils.data.DataLoader(task.dataset(), batch_size=32, shuffle=True)
-    with session.watch(model, optimizer) as watch:
-        for _ in range(45):
-            model.train()
-            for inputs, targets in watch.data(loader):
-                loss = functional.mse_loss(model(inputs), targets)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                watch.step(loss)
-            quality = tasks.validate(model, task, functional.mse_loss)
-            watch.evaluate(loss=quality)
-            watch.epoch()
-    return quality
+    return tasks.fit(session, model, optimizer, task, functional.mse_loss, epochs=45, batch=32)
 
 
 def mlp_underfitting(session: Session) -> float:
     """So much dropout that little gets through."""
     draw = tasks.begin(session)
     task = tasks.mixture(session.seed, num=4608, dim=16, classes=5)
-    dropout = session.knob("dropout", 0.1 if session.fixed else draw.uniform(0.74, 0.78))
+    dropout = session.dropout(0.1 if session.fixed else draw.uniform(0.74, 0.78))
     model = mlp([16, 48, 48, 48, 5], dropout=dropout)
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(2e-3))
     return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=5, batch=64)
@@ -82,21 +69,25 @@ def mlp_underfitting(session: Session) -> float:
 def linear_insufficient_capacity(session: Session) -> float:
     """A linear classifier for classes that no line separates."""
     draw = tasks.begin(session)
-    task = tasks.mixture(session.seed, num=5120, dim=draw.choice([6, 8]), classes=4, spread=0.4, centres=5)
-    dim = task.inputs.shape[1]
-    model = mlp([dim, 64, 64, 4]) if session.fixed else mlp([dim, 4])
-    optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(5e-3))
-    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=6, batch=64)
+    task = tasks.mixture(session.seed, num=3072, dim=5, classes=4, spread=0.2, centres=draw.choice([7, 8]))
+    model = mlp([5, 96, 64, 4]) if session.fixed else mlp([5, 4])
+    optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(8e-3))
+    return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64)
 
 
 def mlp_insufficient_capacity(session: Session) -> float:
-    """One hidden unit a layer where dozens are needed."""
+    """One hidden unit a layer for a function that takes dozens: it finds the linear part only."""
     draw = tasks.begin(session)
-    task = tasks.regression(session.seed, num=2560, dim=8, noise=0.05, hidden=16)
+    generator = torch.Generator().manual_seed(8200 + session.seed)
+    inputs = torch.randn(2560, 5, generator=generator)
+    a, b, c, d, e = inputs.unbind(1)
+    targets = (a * b + c * d + 0.9 * e)[:, None] / 2.81**0.5
+    targets += 0.05 * torch.randn(2560, 1, generator=generator)
+    task = tasks.Task(inputs[:2048], targets[:2048], inputs[2048:], targets[2048:], session.seed)
     width = draw.choice([48, 64]) if session.fixed else 1
-    model = mlp([8, width, width, 1], nn.Tanh)
+    model = mlp([5, width, width, 1], nn.Tanh)
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(5e-3))
-    return tasks.fit(session, model, optimizer, task, functional.mse_loss, epochs=12, batch=64, tell_data=False)
+    return tasks.fit(session, model, optimizer, task, functional.mse_loss, epochs=14, batch=64, tell_data=False)
 
 
 def mlp_weight_decay_too_strong(session: Session) -> float:
@@ -104,7 +95,7 @@ def mlp_weight_decay_too_strong(session: Session) -> float:
     draw = tasks.begin(session)
     task = tasks.mixture(session.seed, num=4608, dim=16, classes=4)
     model = mlp([16, draw.choice([64, 80]), 64, 4])
-    decay = session.knob("weight_decay", 1e-2 if session.fixed else draw.uniform(18, 30))
+    decay = session.weight_decay(1e-2 if session.fixed else draw.uniform(18, 30))
     optimizer = torch.optim.AdamW(model.parameters(), lr=session.lr(3e-3), weight_decay=decay)
     return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=5, batch=64)
 
@@ -114,7 +105,7 @@ def cnn_weight_decay_too_strong(session: Session) -> float:
     draw = tasks.begin(session)
     task = tasks.shapes(session.seed, num=1792)
     model = cnn(draw.choice([8, 10]), norm=True)
-    decay = session.knob("weight_decay", 1e-4 if session.fixed else draw.uniform(0.5, 0.7))
+    decay = session.weight_decay(1e-4 if session.fixed else draw.uniform(0.5, 0.7))
     optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.015), momentum=0.9, weight_decay=decay)
     return tasks.fit(session, model, optimizer, task, functional.cross_entropy, epochs=10, batch=64, tell_data=False)
 
@@ -232,6 +223,7 @@ def resmlp_no_signal(session: Session) -> float:
 
 
 _TOO_LITTLE = ("underfitting", "insufficient-capacity")
+_CHECKED = ("inspect-batch",)
 
 SCENARIOS = [
     Scenario("mlp-overfitting", "overfitting", mlp_overfitting, ("missing-regularisation",)),
@@ -240,9 +232,15 @@ SCENARIOS = [
         "mlp-missing-regularisation", "missing-regularisation", mlp_missing_regularisation, ("overfitting",),
         repairable=True,
     ),
-    Scenario("mlp-underfitting-dropout", "underfitting", mlp_underfitting, _TOO_LITTLE[1:], repairable=True),
-    Scenario("linear-insufficient-capacity", "insufficient-capacity", linear_insufficient_capacity, _TOO_LITTLE[:1]),
-    Scenario("mlp-insufficient-capacity", "insufficient-capacity", mlp_insufficient_capacity, _TOO_LITTLE[:1]),
+    Scenario("mlp-underfitting-dropout", "underfitting", mlp_underfitting, _TOO_LITTLE[1:]),
+    Scenario(
+        "linear-insufficient-capacity", "insufficient-capacity", linear_insufficient_capacity, _TOO_LITTLE[:1],
+        cures=("more-capacity",),
+    ),
+    Scenario(
+        "mlp-insufficient-capacity", "insufficient-capacity", mlp_insufficient_capacity, _TOO_LITTLE[:1],
+        cures=("more-capacity",),
+    ),
     Scenario(
         "mlp-weight-decay-too-strong", "weight-decay-too-strong", mlp_weight_decay_too_strong, repairable=True
     ),
@@ -250,10 +248,13 @@ SCENARIOS = [
         "cnn-weight-decay-too-strong", "weight-decay-too-strong", cnn_weight_decay_too_strong, repairable=True
     ),
     Scenario("mlp-plateau-ill-conditioned", "plateau", mlp_plateau, ("lr-too-low", "underfitting")),
-    Scenario("linear-plateau-at-saddle", "plateau", linear_plateau, ("bad-initialisation", "vanishing-gradients")),
+    Scenario(
+        "linear-plateau-at-saddle", "plateau", linear_plateau, ("bad-initialisation", "vanishing-gradients"),
+        cures=("reinitialise",),
+    ),
     Scenario("mlp-label-noise", "label-noise", mlp_label_noise, ("overfitting", "missing-regularisation")),
     Scenario("cnn-label-noise", "label-noise", cnn_label_noise),
-    Scenario("mlp-no-learnable-signal", "no-learnable-signal", mlp_no_signal),
-    Scenario("cnn-no-learnable-signal", "no-learnable-signal", cnn_no_signal),
-    Scenario("resmlp-no-learnable-signal", "no-learnable-signal", resmlp_no_signal),
+    Scenario("mlp-no-learnable-signal", "no-learnable-signal", mlp_no_signal, cures=_CHECKED),
+    Scenario("cnn-no-learnable-signal", "no-learnable-signal", cnn_no_signal, cures=_CHECKED),
+    Scenario("resmlp-no-learnable-signal", "no-learnable-signal", resmlp_no_signal, cures=_CHECKED),
 ]  # fmt: skip

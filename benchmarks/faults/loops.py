@@ -488,13 +488,14 @@ def batchnorm_small_batch_convnet(session: Session) -> float:
     pick = begin(session, 19)
     task = pictures()
     width = pick.choice([32, 40])
+    norm = nn.LayerNorm if session.does("add-layernorm") else nn.BatchNorm1d
     model = nn.Sequential(
         nn.Conv2d(1, 12, 3, stride=2, padding=1), nn.ReLU(), nn.Flatten(),
-        nn.Linear(12 * 36, width), nn.BatchNorm1d(width), nn.ReLU(),
-        nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, 5),
+        nn.Linear(12 * 36, width), norm(width), nn.ReLU(),
+        nn.Linear(width, width), norm(width), nn.ReLU(), nn.Linear(width, 5),
     )  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(mildly(pick, 0.02)), momentum=0.9)
-    batch_size = int(session.knob("batch_size", 32 if session.fixed else 2))
+    batch_size = session.batch_size(32 if session.fixed else 2)
     with session.watch(model, optimizer) as watch:
         for _ in range(4):
             for shown, labels in task.batches(batch_size, 90):

@@ -9,12 +9,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
-def mlp(sizes: Sequence[int], activation: Callable[[], nn.Module] = nn.ReLU, *, dropout: float = 0.0) -> nn.Sequential:
-    """Linear layers of these sizes with an activation (and dropout, if any) between them."""
+def mlp(
+    sizes: Sequence[int],
+    activation: Callable[[], nn.Module] = nn.ReLU,
+    *,
+    dropout: float = 0.0,
+    norm: bool = False,
+) -> nn.Sequential:
+    """Linear layers of these sizes with an activation (and LayerNorm before, dropout behind it, if any) between."""
     layers: list[nn.Module] = []
     for i, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
         layers.append(nn.Linear(inputs, outputs))
         if i < len(sizes) - 2:
+            if norm:
+                layers.append(nn.LayerNorm(outputs))
             layers.append(activation())
             if dropout:
                 layers.append(nn.Dropout(dropout))

@@ -112,13 +112,13 @@ def cnn_lr_spike(session: Session) -> float:
 def transformer_warmup_too_short(session: Session) -> float:
     """A transformer normalised after its layers, under Adam at a high rate, without a warm-up."""
     draw = tasks.begin(session)
-    task = tasks.language(session.seed, num=1600, context=24)
-    model = Transformer(vocabulary=tasks.VOCABULARY, context=24, dim=32, depth=draw.choice([5, 6]), pre_norm=False)
-    rate = session.lr(1.2e-2 * draw.uniform(0.9, 1.2))
-    warmup_steps = session.knob("warmup_steps", 120 if session.fixed else 1)
+    task = tasks.language(session.seed, num=1600, context=16)
+    model = Transformer(vocabulary=tasks.VOCABULARY, context=16, dim=32, depth=6, pre_norm=False)
+    rate = session.lr(2e-2 * draw.uniform(0.9, 1.2))
+    warmup_steps = session.warmup_steps(120 if session.fixed else 1)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.99))
     warmup = LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warmup_steps))
-    return tasks.fit(session, model, optimizer, task, tasks.token_loss, epochs=6, batch=32, each_step=warmup)
+    return tasks.fit(session, model, optimizer, task, tasks.token_loss, epochs=5, batch=32, each_step=warmup)
 
 
 def cnn_schedule_decays_too_fast(session: Session) -> float:
@@ -276,7 +276,8 @@ def mlp_batch_too_small(session: Session) -> float:
     model = mlp([10, draw.choice([48, 64]), 48, 1])
     optimizer = torch.optim.SGD(model.parameters(), lr=session.lr(0.04), momentum=0.8)
     # The same number of updates for both: only what an update is made of differs.
-    batch, epochs = (64, 32) if session.fixed else (2, 1)
+    batch = 64 if session.fixed else 2
+    epochs = session.batch_size(batch) // 2
     return tasks.fit(session, model, optimizer, task, functional.mse_loss, epochs=epochs, batch=batch)
 
 
@@ -328,22 +329,31 @@ SCENARIOS = [
     Scenario("transformer-lr-too-high", "lr-too-high", transformer_lr_too_high, repairable=True),
     Scenario("mlp-lr-too-low", "lr-too-low", mlp_lr_too_low, repairable=True),
     Scenario("cnn-lr-too-low", "lr-too-low", cnn_lr_too_low, repairable=True),
-    Scenario("mlp-lr-spike", "lr-spike", mlp_lr_spike, onset=SPIKE_STEP),
-    Scenario("cnn-lr-spike", "lr-spike", cnn_lr_spike, onset=SPIKE_STEP),
+    Scenario("mlp-lr-spike", "lr-spike", mlp_lr_spike, onset=SPIKE_STEP, cures=("smoother-schedule",)),
+    Scenario("cnn-lr-spike", "lr-spike", cnn_lr_spike, onset=SPIKE_STEP, cures=("smoother-schedule",)),
     Scenario(
         "transformer-warmup-too-short", "warmup-too-short", transformer_warmup_too_short, ("lr-too-high",),
         repairable=True,
     ),
-    Scenario("cnn-schedule-decays-too-fast", "schedule-decays-too-fast", cnn_schedule_decays_too_fast),
-    Scenario("gru-schedule-decays-too-fast", "schedule-decays-too-fast", gru_schedule_decays_too_fast),
+    Scenario(
+        "cnn-schedule-decays-too-fast", "schedule-decays-too-fast", cnn_schedule_decays_too_fast,
+        cures=("slower-schedule",),
+    ),
+    Scenario(
+        "gru-schedule-decays-too-fast", "schedule-decays-too-fast", gru_schedule_decays_too_fast,
+        cures=("slower-schedule",),
+    ),
     Scenario(
         "resnet-schedule-stepped-each-batch", "schedule-misapplied", resnet_schedule_misapplied,
-        ("schedule-decays-too-fast",),
+        ("schedule-decays-too-fast",), cures=("fix-loop", "slower-schedule"),
     ),
-    Scenario("mlp-missing-lr-decay", "missing-lr-decay", mlp_missing_lr_decay, ("lr-too-high", "batch-too-small")),
+    Scenario(
+        "mlp-missing-lr-decay", "missing-lr-decay", mlp_missing_lr_decay, ("lr-too-high", "batch-too-small"),
+        repairable=True, cures=("decay-lr",),
+    ),
     Scenario(
         "rnn-exploding-gradients", "exploding-gradients", rnn_exploding_gradients,
-        ("missing-clipping", "bad-initialisation"), repairable=True,
+        ("missing-clipping", "bad-initialisation"), repairable=True, cures=("reinitialise",),
     ),
     Scenario(
         "rnn-missing-clipping", "missing-clipping", rnn_missing_clipping,
@@ -352,8 +362,14 @@ SCENARIOS = [
     Scenario("mlp-clip-too-aggressive", "clip-too-aggressive", mlp_clip_too_aggressive, repairable=True),
     Scenario("gru-clip-too-aggressive", "clip-too-aggressive", gru_clip_too_aggressive, repairable=True),
     Scenario("mlp-weight-norm-jump", "weight-norm-jump", mlp_weight_norm_jump, onset=JUMP_STEP),
-    Scenario("mlp-batch-too-small", "batch-too-small", mlp_batch_too_small, ("lr-too-high", "missing-lr-decay")),
-    Scenario("cnn-batch-too-large", "batch-too-large", cnn_batch_too_large, ("lr-too-low",)),
-    Scenario("mlp-adam-epsilon-underflow", "adam-epsilon-underflow", mlp_adam_epsilon_underflow),
-    Scenario("transformer-adam-epsilon-underflow", "adam-epsilon-underflow", transformer_adam_epsilon_underflow),
+    Scenario(
+        "mlp-batch-too-small", "batch-too-small", mlp_batch_too_small, ("lr-too-high", "missing-lr-decay"),
+        repairable=True,
+    ),
+    Scenario("cnn-batch-too-large", "batch-too-large", cnn_batch_too_large, ("lr-too-low",), repairable=True),
+    Scenario("mlp-adam-epsilon-underflow", "adam-epsilon-underflow", mlp_adam_epsilon_underflow, cures=("fix-loop",)),
+    Scenario(
+        "transformer-adam-epsilon-underflow", "adam-epsilon-underflow", transformer_adam_epsilon_underflow,
+        cures=("fix-loop",),
+    ),
 ]  # fmt: skip

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
-def _half() -> torch.autocast:
-    return torch.autocast("cpu", dtype=torch.float16)
+def _half(session: Session) -> torch.autocast:
+    dtype = torch.bfloat16 if session.does("use-bf16") else torch.float16
+    return torch.autocast("cpu", dtype=dtype, enabled=not session.does("use-fp32"))
 
 
 def clip_before_unscale_mlp(session: Session) -> float:
@@ -33,7 +34,7 @@ def clip_before_unscale_mlp(session: Session) -> float:
         for _ in range(5):
             for points, labels in watch.data(loader):
                 optimizer.zero_grad()
-                with _half():
+                with _half(session):
                     loss = functional.cross_entropy(model(points), labels)
                 scaler.scale(loss).backward()
                 if session.fixed:
@@ -103,7 +104,7 @@ def precision_overflow_pooling(session: Session) -> float:
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
 
     def judge() -> float:
-        with torch.no_grad(), _half():
+        with torch.no_grad(), _half(session):
             return functional.cross_entropy(model(task.val_inputs), task.val_targets).item()
 
     loader = task.loader(32)
@@ -111,7 +112,7 @@ def precision_overflow_pooling(session: Session) -> float:
         for _ in range(6):
             for shown, labels in watch.data(loader):
                 optimizer.zero_grad()
-                with _half():
+                with _half(session):
                     loss = functional.cross_entropy(model(shown), labels)
                 scaler.scale(loss).backward()
                 scaler.step(optimizer)
@@ -136,14 +137,14 @@ def precision_overflow_softmax(session: Session) -> float:
         return (logits.exp().sum(1).log() - logits.gather(1, labels[:, None])[:, 0]).mean()
 
     def judge() -> float:
-        with torch.no_grad(), _half():
+        with torch.no_grad(), _half(session):
             return loss_of(model(task.val_inputs), task.val_targets).item()
 
     with session.watch(model, optimizer) as watch:
         for _ in range(5):
             for shown, labels in task.batches(32, 60):
                 optimizer.zero_grad()
-                with _half():
+                with _half(session):
                     loss = loss_of(model(shown), labels)
                 scaler.scale(loss).backward()
                 scaler.step(optimizer)
@@ -247,7 +248,7 @@ def missing_loss_scaling_fields(session: Session) -> float:
         for _ in range(12):
             for shown, wanted in watch.data(loader):
                 optimizer.zero_grad()
-                with _half():
+                with _half(session):
                     guess = model(shown)
                 loss = loss_of(guess, wanted)
                 scaler.scale(loss).backward()
@@ -271,7 +272,7 @@ def healthy_scale_search(session: Session) -> float:
         for _ in range(5):
             for points, labels in watch.data(loader):
                 optimizer.zero_grad()
-                with _half():
+                with _half(session):
                     loss = functional.cross_entropy(model(points), labels)
                 scaler.scale(loss).backward()
                 scaler.unscale_(optimizer)

@@ -19,19 +19,23 @@ class Session:
     Attributes:
         seed: Of data, initialisation and noise; even ones are for tuning, odd ones for the test.
         fixed: Whether this is the repaired twin.
-        knobs: What a remedy changed, by name, for trainings that let it: see `lr`, `clip_norm` and `knob`.
+        knobs: What a remedy changed, for trainings that let it: see the methods. A key without a method of its own is
+            an action that needs no value.
         folder: Of the run.
-        steps_run: Filled in by the training.
+        monitor: Watches the training instead of Sonde, called as `sonde.watch` is with models and optimisers: a peer,
+            or `unwatched`.
     """
 
     seed: int
     folder: Path
     fixed: bool = False
     knobs: Mapping[str, float] = field(default_factory=dict)
-    on_finding: Callable[[Any], None] | None = None
+    monitor: Callable[..., Any] | None = None
 
-    def watch(self, model: Any, optimizer: Any, **settings: Any) -> sonde.Watch:
+    def watch(self, model: Any, optimizer: Any, **settings: Any) -> Any:
         """`sonde.watch` as a user would call it."""
+        if self.monitor is not None:
+            return self.monitor(model, optimizer, **settings)
         return sonde.watch(model, optimizer, run=self.folder, console="quiet", **settings)
 
     def lr(self, rate: float) -> float:
@@ -42,9 +46,25 @@ class Session:
         """The clipping norm, None for no clipping, as a remedy may have changed it: `clip_norm`."""
         return self.knobs.get("clip_norm", limit)
 
-    def knob(self, name: str, value: float) -> float:
-        """Any other setting that a remedy may change: `weight_decay`, `warmup_steps`, `dropout`, `batch_size`, …"""
-        return self.knobs.get(name, value)
+    def weight_decay(self, decay: float) -> float:
+        """The weight decay, as a remedy may have set or scaled it: `weight_decay`, `weight_decay_factor`."""
+        return self.knobs.get("weight_decay", decay) * self.knobs.get("weight_decay_factor", 1.0)
+
+    def dropout(self, share: float) -> float:
+        """The share of units to drop, as a remedy may have set it: `dropout`."""
+        return self.knobs.get("dropout", share)
+
+    def warmup_steps(self, steps: float) -> float:
+        """The length of the warm-up, as a remedy may have set it: `warmup_steps`."""
+        return self.knobs.get("warmup_steps", steps)
+
+    def batch_size(self, size: int) -> int:
+        """Examples to a batch, as a remedy may have scaled it: `batch_factor`."""
+        return int(size * self.knobs.get("batch_factor", 1))
+
+    def does(self, action: str) -> bool:
+        """Whether a remedy asks for this action, such as `add-qk-norm`."""
+        return action in self.knobs
 
 
 @dataclass(frozen=True)
@@ -61,7 +81,9 @@ class Scenario:
         hard: Whether it is to be found within 5 steps of its onset (loop bugs, NaN, missing updates).
         ranks: Processes that train together.
         tolerance: How much worse than its twin's, relatively, a repaired run's quality may be.
-        repairable: Whether a remedy's value can be applied through `Session.knobs`; else the text of the remedy counts.
+        repairable: Whether a remedy can be applied through `Session.knobs` and the training be run again with it.
+        cures: Actions that the twin itself carries out: a remedy with one of them needs no run to be right, if the
+            cause it belongs to is.
     """
 
     name: str
@@ -73,3 +95,4 @@ class Scenario:
     ranks: int = 1
     tolerance: float = 0.2
     repairable: bool = False
+    cures: tuple[str, ...] = ()

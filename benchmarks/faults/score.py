@@ -1,140 +1,82 @@
-"""How right the diagnosis is: judges the runs that `run.py` made against the truth.
+"""How right the diagnosis is: judges the runs that `run.py` recorded, by replay, against the truth.
 
-Usage: python -m benchmarks.faults.score FOLDER [--seeds odd|even|all] [--json FILE] [--list]
+Prints detection, right causes, false alarms, delays, warnings before divergence, calibration and a row for each cause.
+Only what is on disk is read, so that runs recorded once can be judged again after the rules have changed.
 """
 
 import argparse
-import collections
-import heapq
+import concurrent.futures
+import fnmatch
 import json
-import math
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.faults import table
+from benchmarks.faults.judging import Judgement, judge
 from benchmarks.faults.run import catalogue
 
-import sonde
-from sonde.core.findings import Finding
-from sonde.diagnosis.doctor import Doctor
+
+def rows_of(folder: Path, *, seeds: str = "all", only: str = "*") -> list[dict[str, Any]]:
+    """What `run.py` wrote about the runs that are there, the last word on each.
+
+    Args:
+        folder: Of the recorded runs.
+        seeds: `odd` (test), `even` (tuning) or `all`.
+        only: Patterns of names, as of a shell, with commas between.
+    """
+    rows: dict[tuple[str, int, bool], dict[str, Any]] = {}
+    for line in (folder / "results.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        rows[row["name"], row["seed"], row["twin"]] = row
+    wanted = {"odd": (1,), "even": (0,), "all": (0, 1)}[seeds]
+    patterns = only.split(",")
+    return [
+        row
+        for (name, seed, _), row in sorted(rows.items())
+        if seed % 2 in wanted and any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+    ]
 
 
-def judge(folder: Path) -> tuple[tuple[Finding, ...], dict[str, int]]:
-    """All findings of a run in their final order, and the step at which each was first told as an alarm."""
-    run = sonde.load(folder)
-    doctor, told = Doctor(), {}
-    waiting = iter(sorted((e for e in run.events() if e.step is not None), key=lambda event: event.step))
-    event = next(waiting, None)
-
-    def note(found: Any, step: int) -> None:
-        for finding in found:
-            if finding.severity.is_alarm:
-                told.setdefault(finding.code, step)
-
-    last = 0
-    for frame in heapq.merge(*run.frames(), key=lambda frame: frame.step):
-        while event is not None and event.step < frame.step:
-            doctor.event(event.kind, event.data)
-            event = next(waiting, None)
-        note(doctor.frame(frame), last)
-        last = frame.step
-    while event is not None:
-        doctor.event(event.kind, event.data)
-        event = next(waiting, None)
-    note(doctor.settle(), last)
-    return doctor.findings(), told
-
-
-def causes_of(findings: tuple[Finding, ...]) -> list[str]:
-    """The suspects of all alarms, the first alarm's first, each once."""
-    alarms = [finding for finding in findings if finding.severity.is_alarm]
-    firsts = [str(s.cause) for finding in alarms[:1] for s in finding.causes]
-    others = [str(finding.causes[0].cause) for finding in alarms[1:] if finding.causes]
-    return list(dict.fromkeys((*firsts, *others)))
+def judge_all(folder: Path, rows: Sequence[dict[str, Any]], *, jobs: int) -> Iterator[Judgement]:
+    """Judge runs, in `jobs` processes where that is more than one; in the order of `rows`."""
+    truth = catalogue()
+    asked = []
+    for row in rows:
+        kept = folder / row["name"] / f"{row['seed']}-{'twin' if row['twin'] else 'faulty'}"
+        if row["name"] in truth and (kept / "run.json").exists():
+            asked.append((truth[row["name"]], kept, row))
+    if jobs == 1:
+        yield from (judge(*one) for one in asked)
+        return
+    with concurrent.futures.ProcessPoolExecutor(jobs, multiprocessing.get_context("forkserver")) as pool:
+        yield from pool.map(judge, *zip(*asked, strict=True), chunksize=4) if asked else ()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seeds", choices=("odd", "even", "all"), default="all")
-    parser.add_argument("--only", default="")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--list", action="store_true")
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.score", description=__doc__)
+    parser.add_argument("folder", type=Path, help="where `python -m benchmarks.faults.run --out` recorded them")
+    parser.add_argument("--seeds", choices=("odd", "even", "all"), default="all", help="odd: test; even: tuning")
+    parser.add_argument("--only", default="*", help="pattern of names, as of a shell; several with commas")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that judge")
+    parser.add_argument("--list", action="store_true", help="also the runs that were judged wrongly")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures and runs there")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="write the reliability diagram there")
     options = parser.parse_args()
-    truth = catalogue()
-    rows = {}
-    for line in (options.folder / "results.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        rows[row["name"], row["seed"], row["twin"]] = row
-    out = []
-    for name, seed, twin in sorted(rows):
-        if options.only not in name or (options.seeds != "all" and (seed % 2 == 1) != (options.seeds == "odd")):
-            continue
-        scenario = truth[name]
-        run = options.folder / name / f"{seed}-{'twin' if twin else 'faulty'}"
-        if not (run / "run.json").exists():
-            continue
-        findings, told = judge(run)
-        alarms = [finding for finding in findings if finding.severity.is_alarm]
-        causes = causes_of(findings)
-        right = {scenario.cause, *scenario.also} - {None}
-        out.append(
-            {
-                "name": name,
-                "seed": seed,
-                "kind": "healthy" if scenario.cause is None else "twin" if twin else "faulty",
-                "cause": scenario.cause,
-                "hard": scenario.hard,
-                "codes": [finding.code for finding in alarms],
-                "info": [finding.code for finding in findings if not finding.severity.is_alarm],
-                "causes": causes[:4],
-                "confidence": alarms[0].causes[0].confidence if alarms and alarms[0].causes else math.nan,
-                "first": bool(causes and causes[0] in right),
-                "second": bool(set(causes[:2]) & right),
-                "delay": min((max(0, step - scenario.onset) for step in told.values()), default=None),
-            }
-        )
-    report(out, listing=options.list)
+    rows = rows_of(options.folder, seeds=options.seeds, only=options.only)
+    runs = list(judge_all(options.folder, rows, jobs=options.jobs))
+    if options.list:
+        print(table.listing(runs), end="\n\n")
+    print(table.render(runs))
+    if len(runs) < len(rows):
+        print(f"\n{len(rows) - len(runs)} runs failed, are gone or belong to no scenario, and are not judged.")
     if options.json:
-        options.json.write_text("\n".join(json.dumps(row) for row in out) + "\n")
-
-
-def report(out: list[dict[str, Any]], *, listing: bool) -> None:
-    faulty = [row for row in out if row["kind"] == "faulty"]
-    if listing:
-        for row in out:
-            bad = (row["kind"] == "faulty" and not row["first"]) or (row["kind"] != "faulty" and row["codes"])
-            if bad:
-                alarms, causes = ",".join(row["codes"]) or "-", ",".join(row["causes"][:2]) or "-"
-                print(
-                    f"{row['kind']:8}{row['name']:42}{row['seed']:3} {row['cause'] or '-':24} {alarms:30} {causes:40}"
-                )
-    print("| what | share | of |\n|---|---|---|")
-
-    def line(what: str, some: list[dict[str, Any]], hit: Any) -> None:
-        if some:
-            print(f"| {what} | {sum(map(bool, map(hit, some))) / len(some):.1%} | {len(some)} |")
-
-    line("faults detected", faulty, lambda row: row["codes"])
-    line("right cause first", faulty, lambda row: row["first"])
-    line("right cause in the first two", faulty, lambda row: row["second"])
-    line("alarms on healthy runs", [r for r in out if r["kind"] == "healthy"], lambda row: row["codes"])
-    line("alarms on repaired twins", [r for r in out if r["kind"] == "twin"], lambda row: row["codes"])
-    delays = sorted(row["delay"] for row in faulty if row["delay"] is not None)
-    if delays:
-        print(f"\nmedian delay {delays[len(delays) // 2]} steps, 90% within {delays[int(0.9 * len(delays))]}")
-    hard = [row for row in faulty if row["hard"]]
-    line("hard faults found within 5 steps", hard, lambda row: row["delay"] is not None and row["delay"] <= 5)
-    print("\nconfidence of the first cause → how often it was right")
-    bins = collections.defaultdict(list)
-    for row in faulty:
-        if not math.isnan(row["confidence"]):
-            bins[min(9, int(10 * row["confidence"]))].append(row["first"])
-    for place in sorted(bins):
-        share = sum(bins[place]) / len(bins[place])
-        print(f"  {place / 10:.1f}-{place / 10 + 0.1:.1f}: {share:.0%} of {len(bins[place])}")
-    false = collections.Counter(code for row in out if row["kind"] != "faulty" for code in row["codes"])
-    if false:
-        print("\nalarms where there should be none:", dict(false.most_common()))
+        options.json.write_text(json.dumps(table.to_json(runs), indent=1) + "\n")
+    if options.svg:
+        options.svg.write_text(table.diagram(table.calibration(runs)) + "\n")
 
 
 if __name__ == "__main__":

@@ -208,7 +208,9 @@ def fit(
     clip: float | None = None,
     tell_data: bool = True,
 ) -> float:
-    """The loop that one writes once and uses for everything; returns the last validation loss.
+    """The loop that one writes once and uses for everything.
+
+    Returns the last validation loss, the best one where a remedy asks for an `early-stop`.
 
     Args:
         session: The run.
@@ -223,9 +225,9 @@ def fit(
         clip: Norm to clip the gradient to.
         tell_data: Whether the loader goes through `watch.data`.
     """
-    loader = task.batches(int(session.knob("batch_size", batch)))
+    loader = task.batches(session.batch_size(batch))
     clip = session.clip_norm(clip)
-    quality = math.nan
+    quality = best = math.inf
     with session.watch(model, optimizer) as watch:
         for _ in range(epochs):
             model.train()
@@ -240,8 +242,9 @@ def fit(
                     each_step.step()
                 watch.step(loss)
             quality = validate(model, task, criterion)
+            best = min(best, quality)
             watch.evaluate(loss=quality)
             watch.epoch()
             if each_epoch is not None:
                 each_epoch.step()
-    return quality
+    return best if session.does("early-stop") else quality

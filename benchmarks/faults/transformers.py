@@ -11,7 +11,10 @@ def attention_logit_growth(session: Session) -> float:
     """Queries and keys under a rate of their own that is far too high; nothing holds their logits back."""
     draw = tasks.begin(session)
     task = tasks.language(session.seed, num=1600, context=24)
-    model = Transformer(vocabulary=tasks.VOCABULARY, context=24, dim=32, depth=2, qk_norm=session.fixed)
+    model = Transformer(
+        vocabulary=tasks.VOCABULARY, context=24, dim=32, depth=2,
+        qk_norm=session.fixed or session.does("add-qk-norm"),
+    )  # fmt: skip
     factor = draw.uniform(15, 25)
     attention = [p for name, p in model.named_parameters() if "qkv" in name]
     others = [p for name, p in model.named_parameters() if "qkv" not in name]
@@ -25,7 +28,10 @@ def attention_entropy_collapse(session: Session) -> float:
     draw = tasks.begin(session)
     task = tasks.language(session.seed, num=1600, context=24)
     scale = 1.0 if session.fixed else draw.uniform(120, 200)
-    model = Transformer(vocabulary=tasks.VOCABULARY, context=24, dim=draw.choice([32, 40]), scale=scale)
+    model = Transformer(
+        vocabulary=tasks.VOCABULARY, context=24, dim=draw.choice([32, 40]), scale=scale,
+        qk_norm=session.does("add-qk-norm"),
+    )  # fmt: skip
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(3e-3))
     return tasks.fit(session, model, optimizer, task, tasks.token_loss, epochs=6, batch=32, tell_data=False)
 
@@ -63,8 +69,10 @@ def embedding_norm_growth(session: Session) -> float:
     embeddings = [model.embed.weight, model.place.weight]
     chosen = {id(parameter) for parameter in embeddings}
     others = [parameter for parameter in model.parameters() if id(parameter) not in chosen]
-    optimizer = torch.optim.Adam(
-        [{"params": others}, {"params": embeddings, "lr": session.lr(rate)}], lr=session.lr(3e-3)
+    optimizer = torch.optim.AdamW(
+        [{"params": others}, {"params": embeddings, "lr": session.lr(rate)}],
+        lr=session.lr(3e-3),
+        weight_decay=session.weight_decay(0.0),
     )
     loader = torch.utils.data.DataLoader(task.dataset(), batch_size=32, shuffle=True)
     with session.watch(model, optimizer) as watch:
@@ -84,14 +92,15 @@ def embedding_norm_growth(session: Session) -> float:
 SCENARIOS = [
     Scenario(
         "transformer-attention-logit-growth", "attention-logit-growth", attention_logit_growth,
-        ("attention-entropy-collapse", "lr-too-high"),
+        ("attention-entropy-collapse", "lr-too-high"), repairable=True,
     ),
     Scenario(
         "transformer-attention-entropy-collapse", "attention-entropy-collapse", attention_entropy_collapse,
-        ("attention-logit-growth",),
+        ("attention-logit-growth",), repairable=True,
     ),
-    Scenario("transformer-output-logit-drift", "output-logit-drift", output_logit_drift),
+    Scenario("transformer-output-logit-drift", "output-logit-drift", output_logit_drift, cures=("add-z-loss",)),
     Scenario(
-        "transformer-embedding-norm-growth", "embedding-norm-growth", embedding_norm_growth, ("lr-too-high",)
+        "transformer-embedding-norm-growth", "embedding-norm-growth", embedding_norm_growth, ("lr-too-high",),
+        repairable=True,
     ),
 ]  # fmt: skip

@@ -1,0 +1,136 @@
+"""Fits the weights of `sonde.diagnosis.evidence` to runs of tuning seeds, and prints the table anew.
+
+The model is the ranking's own: a cause's score is its prior, plus the weight of each of its rows whose sign was seen, less
+the cost of each whose sign was not; probabilities are the softmax of all causes and "none of these". The penalised
+likelihood is maximised, Σ log P(true cause) − ½λ‖θ − θ₀‖², where θ₀ are the numbers that stand in the table: rows are
+only ever written by hand, and few runs move them little. Runs of one cause count together as much as those of another.
+
+Usage: python -m benchmarks.faults.fit SIGNS.jsonl [--strength λ] [--write]
+"""
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.diagnosis import evidence
+from sonde.diagnosis.evidence import ROWS, TABLE
+
+CAUSES = list(Cause)
+STEPS = 400
+
+
+def features(runs: list[dict[str, Any]]) -> np.ndarray[Any, Any]:
+    """Runs × rows: whether the row's sign was seen."""
+    return np.array([[row.sign in run["signs"] for row in ROWS] for run in runs], float)
+
+
+def targets(runs: list[dict[str, Any]]) -> np.ndarray[Any, Any]:
+    """Runs × (causes + none): which answers are right."""
+    right = np.zeros((len(runs), len(CAUSES) + 1))
+    for place, run in enumerate(runs):
+        answers = [CAUSES.index(Cause(cause)) for cause in run["right"]]
+        right[place, answers or [len(CAUSES)]] = 1
+    return right
+
+
+def probabilities(theta: np.ndarray[Any, Any], seen: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Runs × (causes + none)."""
+    num = len(ROWS)
+    weights, costs, priors = theta[:num], theta[num : 2 * num], theta[2 * num :]
+    parts = seen * weights - (1 - seen) * costs
+    scores = np.concatenate([parts @ MEMBERSHIP + priors, np.zeros((len(seen), 1))], axis=1)
+    scores -= scores.max(axis=1, keepdims=True)
+    return np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+
+
+MEMBERSHIP = np.array([[row.cause is cause for cause in CAUSES] for row in ROWS], float)
+
+
+def fit(runs: list[dict[str, Any]], strength: float) -> np.ndarray[Any, Any]:
+    """The numbers of the table, by gradient ascent with Adam's steps."""
+    seen, right = features(runs), targets(runs)
+    names = ["|".join(sorted(run["right"])) for run in runs]
+    counts = {name: names.count(name) for name in names}
+    share = np.array([1 / counts[name] if name else 0.02 for name in names])[:, None]
+    start = np.concatenate(
+        [[row.weight for row in ROWS], [row.cost for row in ROWS], [TABLE.prior(cause) for cause in CAUSES]]
+    )
+    theta, m, v = start.copy(), 0.0 * start, 0.0 * start
+    for step in range(1, STEPS + 1):
+        p = probabilities(theta, seen)
+        posterior = p * right
+        posterior /= np.maximum(posterior.sum(axis=1, keepdims=True), 1e-30)
+        push = ((posterior - p) * share)[:, :-1]  # of the scores
+        by_row = push @ MEMBERSHIP.T
+        gradient = np.concatenate([(by_row * seen).sum(0), -(by_row * (1 - seen)).sum(0), push.sum(0)])
+        gradient -= strength * (theta - start)
+        m, v = 0.9 * m + 0.1 * gradient, 0.99 * v + 0.01 * gradient**2
+        theta += 0.05 * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.99**step)) + 1e-8)
+        theta[len(ROWS) : 2 * len(ROWS)] = np.maximum(theta[len(ROWS) : 2 * len(ROWS)], 0.0)
+    return theta
+
+
+def accuracy(theta: np.ndarray[Any, Any], runs: list[dict[str, Any]]) -> tuple[float, float]:
+    """How often the right cause is first, and among the first two, of the faulty runs."""
+    faulty = [run for run in runs if run["right"]]
+    order = np.argsort(-probabilities(theta, features(faulty))[:, :-1], axis=1)
+    right = targets(faulty)
+    firsts = [bool(right[place, row[0]]) for place, row in enumerate(order)]
+    seconds = [bool(right[place, row[:2]].any()) for place, row in enumerate(order)]
+    return float(np.mean(firsts)), float(np.mean(seconds))
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "signs", type=Path, help="a line a run: name, seed, right (causes; none of a healthy one), signs"
+    )
+    parser.add_argument("--strength", type=float, default=0.3)
+    parser.add_argument("--write", action="store_true", help="replace the numbers in the table's source")
+    options = parser.parse_args()
+    runs = [json.loads(line) for line in options.signs.read_text().splitlines()]
+    tuning = [run for run in runs if run["seed"] % 2 == 0]
+    start = np.concatenate([[row.weight for row in ROWS], [row.cost for row in ROWS], [TABLE.prior(c) for c in CAUSES]])
+    print("as it stands: first {:.1%}, first two {:.1%}".format(*accuracy(start, tuning)))
+    # Leaving out every run of a scenario tells what to expect of trainings that are not in the collection.
+    names = sorted({run["name"] for run in tuning})
+    folds = [set(names[place::10]) for place in range(10)]
+    out = []
+    for fold in folds:
+        theta = fit([run for run in tuning if run["name"] not in fold], options.strength)
+        some = [run for run in tuning if run["name"] in fold and run["right"]]
+        out += [(*accuracy(theta, [run]),) for run in some]
+    print("of scenarios left out: first {:.1%}, first two {:.1%}".format(*np.mean(out, axis=0)))
+    theta = fit(tuning, options.strength)
+    print("fitted: first {:.1%}, first two {:.1%}".format(*accuracy(theta, tuning)))
+    if options.write:
+        write(theta)
+
+
+def write(theta: np.ndarray[Any, Any]) -> None:
+    """Put the numbers into the source of the table, row by row."""
+    path = Path(evidence.__file__)
+    text = path.read_text()
+    num = len(ROWS)
+    for place, row in enumerate(ROWS):
+        name = f'Cause.{row.cause.name}, "{row.sign}"'
+        pattern = re.compile(rf"(Cause\.{row.cause.name},\s*\"{row.sign}\",\s*)-?[\d.]+(,\s*)-?[\d.]+")
+        text, times = pattern.subn(rf"\g<1>{theta[place]:.1f}\g<2>{theta[num + place]:.1f}", text)
+        assert times == 1, name
+    priors = ", ".join(
+        f"Cause.{cause.name}: {value:.1f}" for cause, value in zip(CAUSES, theta[2 * num :], strict=True)
+    )
+    text = re.sub(
+        r"PRIORS: dict\[Cause, float\] = \{.*?\}", f"PRIORS: dict[Cause, float] = {{{priors}}}", text, flags=re.S
+    )
+    path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

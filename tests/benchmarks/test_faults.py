@@ -1,0 +1,140 @@
+"""Two small scenarios from the training to the table; the rest of `benchmarks/faults` runs on request."""
+
+import importlib
+import json
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+FAULTY, HEALTHY = "mlp-nan-input", "healthy-short-run"
+
+
+def _module(name: str) -> ModuleType:
+    # By name, since the type checker would follow an import into the trainings, which are written as users write.
+    return importlib.import_module(f"benchmarks.faults.{name}")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, list[dict[str, Any]]]:
+    run = _module("run")
+    out = tmp_path_factory.mktemp("faults")
+    scenarios = run.catalogue()
+    rows = [
+        run.start(scenarios[FAULTY], 0, twin=False, out=out),
+        run.start(scenarios[HEALTHY], 0, twin=True, out=out),
+    ]
+    (out / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return out, rows
+
+
+@pytest.fixture(scope="module")
+def judged(recorded: tuple[Any, list[dict[str, Any]]]) -> list[Any]:
+    out, _ = recorded
+    score = _module("score")
+    return list(score.judge_all(out, score.rows_of(out), jobs=1))
+
+
+def test_each_training_is_recorded_and_described(recorded: tuple[Any, list[dict[str, Any]]]) -> None:
+    _, (faulty, healthy) = recorded
+    assert "error" not in faulty
+    assert "error" not in healthy
+    assert faulty["nonfinite_step"] in (150, 151)
+    assert "0.weight" in faulty["nonfinite_parameters"]
+    assert healthy["nonfinite_step"] is None
+    assert healthy["steps"] == 30
+
+
+def test_the_truth_does_not_reach_the_run(recorded: tuple[Any, list[dict[str, Any]]]) -> None:
+    out, _ = recorded
+    told = (out / FAULTY / "0-faulty" / "run.json").read_text()
+    assert "nan-input" not in told
+    assert "nonfinite" not in told
+    assert "faulty" not in told
+
+
+def test_a_poisoned_batch_is_found_at_its_step_and_a_healthy_run_is_left_alone(judged: list[Any]) -> None:
+    healthy, faulty = sorted(judged, key=lambda run: run.kind, reverse=True)
+    assert (healthy.kind, faulty.kind) == ("healthy", "faulty")
+    assert not healthy.codes
+    assert faulty.detected
+    assert faulty.in_time
+    assert faulty.critical_in_time
+
+
+def test_the_table_counts_what_was_judged(judged: list[Any]) -> None:
+    table = _module("table")
+    shares = {share.what: share for share in table.shares(judged)}
+    assert (shares["faults detected"].hits, shares["faults detected"].of) == (1, 1)
+    assert (shares["alarms on healthy runs"].hits, shares["alarms on healthy runs"].of) == (0, 1)
+    assert "| faults detected | 100.0% | 1 of 1 |" in table.render(judged)
+    assert json.loads(json.dumps(table.to_json(judged)))["runs"][0]["name"] in (FAULTY, HEALTHY)
+
+
+def test_delay_counts_from_the_onset_and_ignores_earlier_alarms() -> None:
+    judging = _module("judging")
+    run = judging.Judgement(
+        name="x", seed=1, kind="faulty", cause="lr-spike", onset=100, codes=("LOS002",), epoch_steps=64,
+        alarms=(judging.Alarm(step=40, code="LOS002"), judging.Alarm(step=160, code="GRD001")),
+    )  # fmt: skip
+    assert run.delay == 60
+    assert run.early
+    assert run.in_time
+    assert not replace(run, epoch_steps=None).in_time
+    assert not replace(run, alarms=run.alarms[:1]).detected
+
+
+def test_only_alarms_before_the_first_non_finite_loss_are_a_lead() -> None:
+    judging, table = _module("judging"), _module("table")
+    alarms = (judging.Alarm(step=70, code="GRD001"), judging.Alarm(step=101, code="LOS001", critical=True))
+    run = judging.Judgement(
+        name="x", seed=1, kind="faulty", cause="lr-too-high", nonfinite_step=100, finite_steps=99, alarms=alarms,
+        codes=("GRD001",),
+    )  # fmt: skip
+    assert run.lead == 30
+    late = replace(run, alarms=alarms[1:])
+    assert late.lead is None
+    assert late.critical_in_time
+    shares = {share.what: share.hits for share in table.shares([run, late])}
+    assert shares["divergences after 20 steps, warned of before"] == 1
+
+
+def test_calibration_error_is_the_mean_distance_between_confidence_and_share() -> None:
+    judging, table = _module("judging"), _module("table")
+
+    def run(confidence: float, cause: str, kind: str = "faulty") -> Any:
+        return judging.Judgement(
+            name="x", seed=1, kind=kind, cause="plateau", causes=(cause,), confidence=confidence, codes=("LOS005",)
+        )
+
+    runs = [run(0.85, "plateau"), run(0.85, "lr-too-low"), run(0.25, "lr-too-low"), run(0.25, "plateau", "twin")]
+    checked = table.calibration(runs)
+    assert [one.num for one in checked.bins] == [2, 2]
+    assert [one.right for one in checked.bins] == [0.0, 0.5]
+    assert checked.error == pytest.approx((2 * 0.25 + 2 * 0.35) / 4)
+    assert table.diagram(checked).count("<circle") == 2
+
+
+def test_a_remedy_is_judged_by_what_the_twin_does_and_by_its_cause() -> None:
+    judging, remedy = _module("judging"), _module("remedy")
+    scenarios = _module("run").catalogue()
+
+    def told(name: str, action: str, cause: str, **args: float) -> Any:
+        scenario = scenarios[name]
+        run = judging.Judgement(
+            name=name, seed=1, kind="faulty", cause=scenario.cause, also=scenario.also, codes=("LOS005",),
+            action=action, remedy_args=args, remedy_cause=cause,
+        )  # fmt: skip
+        return remedy.prescribe(scenario, run)
+
+    assert told("mlp-missing-zero-grad", "fix-loop", "missing-zero-grad") == ("what the twin does", True, None)
+    assert not told("mlp-missing-zero-grad", "fix-loop", "double-softmax")[1]
+    assert told("mlp-lr-too-high", "lower-lr", "lr-too-high", factor=0.1)[2] == {"lr_factor": 0.1}
+    assert told("mlp-missing-zero-grad", "lower-lr", "lr-too-high", factor=0.1)[2] is None
+
+
+def test_a_repaired_run_trains_with_the_remedy() -> None:
+    run, remedy = _module("run"), _module("remedy")
+    scenario = run.catalogue()["mlp-clip-too-aggressive"]
+    assert remedy.train_with(scenario, 0, {"clip_norm": 1.0}) < 0.3 < remedy.train_with(scenario, 0, {})
