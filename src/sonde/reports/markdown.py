@@ -1,0 +1,203 @@
+"""A document as Markdown: the same words and tables, curves as rows of block characters."""
+
+import html
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from sonde.core.records import Float64
+from sonde.reports.charts import Chart, Curve
+from sonde.reports.document import (
+    Badge,
+    Block,
+    Card,
+    Code,
+    Document,
+    Facts,
+    Figure,
+    Figures,
+    Fold,
+    Heading,
+    Items,
+    Line,
+    Paragraph,
+    Piece,
+    Strong,
+    Table,
+)
+from sonde.reports.quantities import number
+from sonde.reports.scales import Scale
+from sonde.reports.strips import NUM_COLOURS, Strip
+
+_COLUMNS = 60
+_BARS = "▁▂▃▄▅▆▇█"
+_LOST, _NONE = "×", " "
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
+_BAR = re.compile(r"(?<!\\)\|")
+_ESCAPED_BAR = r"\\|"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_SIGNS = {
+    "critical": "🔴 critical",
+    "warning": "🟠 warning",
+    "info": "🔵 information",
+    "ok": "✓ ok",
+    "not ok": "✗ **not ok**",
+    "not measured": "– not measured",
+}
+
+
+def markdown(document: Document) -> str:
+    """The whole text."""
+    parts = [f"# {_escaped(document.title)}", _escaped(document.subtitle), *_blocks(document.blocks)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
+    for block in blocks:
+        yield _block(block)
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Heading(text):
+            return f"## {_escaped(text)}"
+        case Paragraph(line, is_remark):
+            return f"*{_line(line)}*" if is_remark and not _has_marks(line) else _line(line)
+        case Items(lines, is_ordered):
+            return "\n".join(f"{f'{i}.' if is_ordered else '-'} {_line(line)}" for i, line in enumerate(lines, 1))
+        case Table(head, rows):
+            return _table(head, [[_line(cell) for cell in row] for row in rows])
+        case Facts(facts):
+            return _table(
+                ("", "", ""), [[_escaped(f.name), f"**{_escaped(f.value)}**", _escaped(f.remark)] for f in facts]
+            )
+        case Figure():
+            return _figure(block)
+        case Figures(figures):
+            return "\n\n".join(map(_figure, figures))
+        case Fold(summary, blocks):
+            inside = "\n\n".join(_blocks(blocks))
+            return f"<details><summary>{_summary(summary)}</summary>\n\n{inside}\n\n</details>"
+        case Card(_, title, blocks, is_verdict):
+            named = f"{'##' if is_verdict else '###'} {_line(title)}"
+            return "\n\n".join([named, *_blocks(blocks)])
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines: list[Sequence[str]] = [[_escaped(name) for name in head], ["---"] * len(head), *rows]
+    # A bar ends a cell, even inside of code.
+    return "\n".join(f"| {' | '.join(_BAR.sub(_ESCAPED_BAR, cell) for cell in line)} |" for line in lines)
+
+
+def _figure(figure: Figure) -> str:
+    picture = figure.picture
+    rows = _strip(picture) if isinstance(picture, Strip) else _chart(picture)
+    return f"{_line(figure.caption)}\n\n```text\n" + "\n".join(rows) + "\n```"
+
+
+def _chart(chart: Chart) -> Iterator[str]:
+    x, y = chart.x_scale(), chart.y_scale()
+    note = ", log scale" if y.is_log else ""
+    yield f"{_one_line(chart.y_label)}{note}; {_one_line(chart.x_label)} {x.low:,.0f} to {x.high:,.0f}"
+    for curve in chart.curves:
+        finite = curve.value[np.isfinite(curve.value)]
+        ends = f"{number(float(finite[0]))} → {number(float(finite[-1]))}" if len(finite) else "no finite value"
+        yield f"{sparkline(curve, x, y)}  {_one_line(curve.label)}: {ends}"
+    for moment in chart.moments:
+        if 0 <= (place := x.place(moment.step)) <= 1:
+            yield f"{' ' * min(_COLUMNS - 1, int(place * _COLUMNS))}^ {_one_line(moment.label)}"
+    for label in (*(level.label for level in chart.levels), *(band.label for band in chart.bands)):
+        yield _one_line(label)
+    if any(len(curve.lost) for curve in chart.curves):
+        yield f"{_LOST} is NaN or infinite"
+
+
+def sparkline(curve: Curve, x: Scale, y: Scale) -> str:
+    """A curve as one row of blocks: the mean of the values in each column, `×` where one of them was not finite.
+
+    Example:
+        >>> steps = np.arange(4.0)
+        >>> line = Curve(label="loss", step=steps, value=8.0 - steps, lost=steps[3:])
+        >>> sparkline(line, Scale(low=0.0, high=3.0), Scale(low=5.0, high=8.0)).replace(" ", "")
+        '█▆▃×'
+    """
+    columns: list[list[float]] = [[] for _ in range(_COLUMNS)]
+    for place, height in zip(x.places(curve.step).tolist(), y.places(curve.value).tolist(), strict=True):
+        if math.isfinite(height):
+            columns[min(_COLUMNS - 1, max(0, int(place * _COLUMNS)))].append(height)
+    lost = {min(_COLUMNS - 1, max(0, int(place * _COLUMNS))) for place in x.places(curve.lost).tolist()}
+    return "".join(_LOST if i in lost else _bar(column) for i, column in enumerate(columns)).rstrip()
+
+
+def _bar(heights: Sequence[float]) -> str:
+    if not heights:
+        return _NONE
+    mean = sum(heights) / len(heights)
+    return _BARS[min(len(_BARS) - 1, max(0, int(mean * len(_BARS))))]
+
+
+def _strip(strip: Strip) -> Iterator[str]:
+    shade, borders = strip.shades()
+    width = max(map(len, strip.names), default=0)
+    if len(borders):
+        yield f"{_one_line(strip.label)}, log scale from {number(float(borders[0]))} to {number(float(borders[-1]))}"
+    for name, row, values in zip(strip.names, shade, strip.values, strict=True):
+        yield f"{_one_line(name):<{width}}  {_shaded(row, values)}"
+
+
+def _shaded(shade: Float64, values: Float64) -> str:
+    columns = np.array_split(np.arange(len(shade)), min(_COLUMNS, len(shade)))
+    signs = []
+    for column in columns:
+        known = shade[column][np.isfinite(shade[column])]
+        if np.isinf(values[column]).any():
+            signs.append(_LOST)
+        else:
+            signs.append(_bar([float(known.mean()) / (NUM_COLOURS - 1)]) if len(known) else _NONE)
+    return "".join(signs)
+
+
+def _line(line: Line) -> str:
+    return "".join(map(_piece, line))
+
+
+def _summary(line: Line) -> str:
+    """A line inside of an HTML element, where Markdown's marks mean nothing."""
+    parts = []
+    for piece in line:
+        text = _SIGNS.get(piece.word, piece.word) if isinstance(piece, Badge) else getattr(piece, "text", piece)
+        shown = html.escape(_CONTROL.sub(" ", str(text)), quote=False)
+        parts.append(f"<b>{shown}</b>" if isinstance(piece, Strong) else shown)
+    return "".join(parts)
+
+
+def _has_marks(line: Line) -> bool:
+    return not all(isinstance(piece, str) for piece in line)
+
+
+def _piece(piece: Piece) -> str:
+    match piece:
+        case Code(text):
+            shown = _one_line(text)
+            fence = "``" if "`" in shown else "`"
+            pad = " " if "`" in shown else ""
+            return f"{fence}{pad}{shown}{pad}{fence}" if shown else ""
+        case Strong(text):
+            bare = text.strip()  # stars next to a space are stars
+            before, _, after = text.partition(bare)
+            return f"{before}**{_escaped(bare)}**{after}" if bare else text
+        case Badge(word):
+            return _SIGNS.get(word, _escaped(word))
+    return _escaped(piece)
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return _SPECIAL.sub(r"\\\1", _CONTROL.sub(" ", text))
+
+
+def _one_line(text: str) -> str:
+    """Text inside of code, which knows no escapes: it may not end the code either."""
+    return _CONTROL.sub(" ", text).replace("```", "'''")

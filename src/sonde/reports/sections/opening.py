@@ -1,0 +1,177 @@
+"""The verdict in a sentence, what to do first, and the numbers that matter."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from sonde.core.findings import Finding
+from sonde.core.records import Ending, Window
+from sonde.reports.document import Block, Card, Fact, Facts, Paragraph, Strong
+from sonde.reports.pictures import smoothed, window
+from sonde.reports.quantities import count, number, quantity, seconds
+from sonde.reports.sections.findings import spoken
+from sonde.reports.subject import Subject
+
+_SHORT = 20  # steps: no rule has seen enough before
+_ENDINGS = {
+    Ending.LIVE: "It is still running.",
+    Ending.EXITED: "The process ended without closing the run.",
+    Ending.CRASHED: "The process was ended by an exception.",
+    Ending.INTERRUPTED: "It was interrupted by hand.",
+    Ending.TERMINATED: "It was terminated from outside.",
+    Ending.DIED: "The process died without a word: killed, out of memory, or a power cut.",
+}
+
+
+def opening(subject: Subject) -> tuple[Block, ...]:
+    """The verdict and the key numbers."""
+    if not subject.last:
+        return (Card("info", (sentence(subject),), (), is_verdict=True),)
+    kind = "info" if subject.diagnosis.steps < _SHORT else "ok"
+    lead = subject.alarms[0] if subject.alarms else None
+    if lead is not None:
+        kind = max(finding.severity for finding in subject.alarms).value
+    blocks: list[Block] = [Paragraph((_course(subject),))]
+    if lead and lead.remedies:
+        blocks.append(Paragraph((Strong("What to do first: "), f"{lead.remedies[0].text}.")))
+    if note := _scope(subject):
+        blocks.append(Paragraph((note,), is_remark=True))
+    return (Card(kind, (sentence(subject),), tuple(blocks), is_verdict=True), Facts(tuple(_facts(subject))))
+
+
+def sentence(subject: Subject) -> str:
+    """The verdict as one would say it."""
+    if not subject.last:
+        return "Nothing was recorded yet, so nothing can be said."
+    if not subject.alarms:
+        return _calm(subject)
+    lead = subject.alarms[0]
+    name = spoken(lead.name)
+    others = len(subject.alarms) - 1
+    more = f" ({count(others, 'further alarm')} below)" if others else ""
+    if lead.open:
+        return f"Something is wrong since step {lead.first_step:,}: {name}{_because(lead)}{more}."
+    span = f"step {lead.first_step:,}"
+    if lead.last_step > lead.first_step:
+        span = f"steps {lead.first_step:,} to {lead.last_step:,}"
+    return f"There was trouble at {span}, which is over: {name}{_because(lead)}{more}."
+
+
+def _calm(subject: Subject) -> str:
+    if not subject.has("loss"):
+        return "No loss was recorded, so little can be said."
+    if (steps := subject.diagnosis.steps) < _SHORT:
+        return f"Nothing is wrong so far, but {count(steps, 'step')} are too few to judge."
+    if subject.state.ending is Ending.LIVE:
+        return "The training is healthy so far."
+    if subject.state.ending is Ending.FINISHED:
+        return "The training is healthy."
+    return "The training was healthy as far as it went."
+
+
+def _because(finding: Finding) -> str:
+    if not finding.causes:
+        return ", for reasons that are not clear"
+    suspect = finding.causes[0]
+    cause = suspect.cause.meaning.partition(":")[0]
+    if suspect.confidence >= 0.5:
+        return f", most likely because {cause}"
+    return f", possibly because {cause}"
+
+
+def _course(subject: Subject) -> str:
+    parts = [f"{count(subject.num_steps, 'step')}{_duration(subject)}."]
+    losses = window(subject.run, "loss", points=400)
+    if losses is not None:
+        parts += _moved(losses)
+    if (ended := _ENDINGS.get(subject.state.ending)) is not None:
+        reason = f" ({subject.state.reason})" if subject.state.reason else ""
+        parts.append(ended.removesuffix(".") + f"{reason}.")
+    return " ".join(parts)
+
+
+def _moved(losses: Window) -> Iterator[str]:
+    known = np.flatnonzero(np.isfinite(losses.mean))
+    if not len(known):
+        yield "The training loss was never finite."
+        return
+    finite = losses.mean[known].astype(np.float64)
+    edge = max(1, len(finite) // 50)
+    first, last = float(finite[:edge].mean()), float(finite[-edge:].mean())
+    if abs(last - first) <= 0.02 * abs(first):
+        yield f"The training loss stayed at about {number(last)}."
+    else:
+        yield f"The training loss {'fell' if last < first else 'rose'} from {number(first)} to {number(last)}."
+    best = float(smoothed(finite, length=len(finite) / 50).min())
+    if last - best > 0.1 * abs(first - best) and last - best > 0.02 * abs(best):
+        yield f"At its best it had been {number(best)}."
+    if (end := int(known[-1]) + 1) < len(losses.step):
+        yield f"Since step {int(losses.step[end]):,} it is NaN or infinite."
+    elif lost := int(losses.nonfinite.sum()):
+        yield "One loss was NaN or infinite." if lost == 1 else f"{lost:,} losses were NaN or infinite."
+
+
+def _duration(subject: Subject) -> str:
+    created = subject.run.info.get("created")
+    times = [point.time for point in subject.last.values()]
+    if not isinstance(created, int | float) or not times or max(times) < created:
+        return ""
+    return f" in {seconds(max(times) - created)}"
+
+
+def _scope(subject: Subject) -> str:
+    if num := len(subject.diagnosis.not_measured):
+        kinds = "One kind of series was" if num == 1 else f"{num} kinds of series were"
+        return f"{kinds} not measured, and the verdict does not cover what they would show; see “Not measured” below."
+    return ""
+
+
+def _facts(subject: Subject) -> Iterator[Fact]:
+    yield Fact("Steps", f"{subject.num_steps:,}", subject.state.ending.value)
+    if duration := _duration(subject):
+        yield Fact("Duration", duration.removeprefix(" in "), "wall clock")
+    yield from _losses(subject)
+    for tag, unit in (("throughput/tokens_per_s", "tokens/s"), ("throughput/samples_per_s", "samples/s")):
+        if math.isfinite(speed := _median(subject, tag)):
+            yield Fact("Throughput", number(speed), f"{unit}, median")
+            break
+    if math.isfinite(step_time := _median(subject, "time/step")):
+        yield Fact("Time a step", seconds(step_time), "median")
+    # Means, since few steps are looked at in detail and cost the most.
+    own, of_all = _mean(subject, "monitor/time"), _mean(subject, "time/step")
+    if math.isfinite(own):
+        share = f", {quantity(own / of_all, 'share')} of its time" if of_all > 0 else ""
+        yield Fact("Cost of watching", seconds(own), f"a step{share}")
+
+
+def _losses(subject: Subject) -> Iterator[Fact]:
+    raw = window(subject.run, "loss", points=2000)
+    value = np.empty(0) if raw is None else smoothed(raw.mean.astype(np.float64), length=len(raw.step) / 50)
+    if raw is not None and np.isfinite(value).any():
+        best = int(np.nanargmin(value))
+        remark = f"best {number(float(value[best]))} at step {int(raw.step[best]):,}, smoothed"
+        last = subject.last.get("loss")
+        shown = float(value[np.isfinite(value)][-1]) if last is None or math.isfinite(last.value) else last.value
+        yield Fact("Training loss", number(shown), remark)
+    elif raw is not None:
+        yield Fact("Training loss", "NaN", "never finite")
+    checks = window(subject.run, "val/loss", points=2000)
+    if checks is not None and np.isfinite(checks.mean).any():
+        best = int(np.nanargmin(checks.min))
+        remark = f"best {number(float(checks.min[best]))} at step {int(checks.step[best]):,}"
+        yield Fact("Validation loss", number(subject.last["val/loss"].value), remark)
+
+
+def _median(subject: Subject, tag: str) -> float:
+    found = window(subject.run, tag, points=500)
+    if found is None or not np.isfinite(found.mean).any():
+        return math.nan
+    return float(np.nanmedian(found.mean))
+
+
+def _mean(subject: Subject, tag: str) -> float:
+    found = window(subject.run, tag, points=500)
+    if found is None or not found.finite.sum():
+        return math.nan
+    return float(np.nansum(found.mean.astype(np.float64) * found.finite) / found.finite.sum())
