@@ -12,6 +12,10 @@ def diagnose(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     information: Annotated[bool, typer.Option("--all", help="Print what is only worth knowing as well.")] = False,
+    profile: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Settings of the rules, as `sonde calibrate` writes.", show_default=False),
+    ] = None,
 ) -> None:
     """Say what is wrong with a run, with the evidence, the likely causes and what to try.
 
@@ -24,7 +28,7 @@ def diagnose(
     from sonde.core.findings import Severity
     from sonde.reports.diagnosing import diagnose as judge
 
-    diagnosis = judge(run)
+    diagnosis = judge(run, profile=profile)
     if json:
         console.result_json(diagnosis.to_json())
     else:

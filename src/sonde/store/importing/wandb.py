@@ -1,0 +1,207 @@
+"""A folder of Weights & Biases as a log, read without its package.
+
+The file `run-ID.wandb`, which online and offline runs leave behind alike, is a log of LevelDB's form: after seven bytes
+of header, blocks of 32 KiB with pieces of records, each with a CRC-32, a length and a kind. A record is a protocol
+buffer.
+"""
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sonde.core.errors import FormatError, RunNotFound
+from sonde.store.importing import wire
+from sonde.store.importing.foreign import Log, Logged, moment, number
+
+_HEADER = struct.Struct("<4sHB")
+_PIECE = struct.Struct("<IHB")
+_BLOCK_BYTES = 32 * 1024
+_LARGEST_BYTES = 16 << 20
+_WHOLE, _FIRST, _LAST = 1, 2, 4  # 3 is in the middle
+
+# wandb/proto/wandb_internal.proto
+_HISTORY, _CONFIG, _RUN = 2, 5, 17
+_ITEM, _HISTORY_STEP, _UPDATE, _RUN_CONFIG = 1, 2, 1, 4
+_KEY, _NESTED_KEY, _VALUE_JSON = 1, 2, 16
+# These count updates; `_step` counts calls of `wandb.log`.
+_UPDATES = ("trainer/global_step", "train/global_step", "global_step")
+_OWN = frozenset({"_step", "_runtime", "_timestamp", "_wandb"})
+
+
+def read(source: str, run: str | None = None) -> Log:
+    """The history of a run and its configuration.
+
+    Where a framework logged its own step (`trainer/global_step`, `train/global_step`, `global_step`), that is the step;
+    rows without it belong to the last one. Otherwise it is W&B's. Pictures, tables and histograms are left out.
+
+    Args:
+        source: The folder `wandb`, that of one run, or a file `run-ID.wandb` or `wandb-history.jsonl`.
+        run: Which of several: its ID, or the name of its folder.
+
+    Raises:
+        RunNotFound: there is no run, or there are several and none was chosen.
+        FormatError: the file is damaged (while its entries are read).
+    """
+    root = Path(source)
+    if not root.exists():
+        raise RunNotFound(f"{root} does not exist; name the folder 'wandb' of the training, or one of its runs.")
+    files = [root] if root.is_file() else _files(root)
+    if run is not None:
+        files = [file for file in files if run in (_id(file), _folder(file).name)]
+        if not files:
+            raise RunNotFound(f"{root} has no run {run!r}.")
+    if not files:
+        raise RunNotFound(f"{root} holds no run of W&B: no run-ID.wandb and no wandb-history.jsonl.")
+    if len(files) > 1:
+        names = ", ".join(_id(file) for file in files[:8]) + (f" and {len(files) - 8} more" if len(files) > 8 else "")
+        raise RunNotFound(f"{root} holds {len(files)} runs; choose one with --run: {names}")
+    file = files[0]
+    config: dict[str, Any] = {}
+    rows = _history_lines(file) if file.suffix == ".jsonl" else _records(file, config)
+    return Log(name=_id(file), entries=_entries(rows), config=config, time=file.stat().st_mtime)
+
+
+def _files(root: Path) -> list[Path]:
+    """The file of each run; the old `wandb-history.jsonl` only where there is no other."""
+    by_folder: dict[Path, Path] = {}
+    for pattern in ("wandb-history.jsonl", "run-*.wandb"):
+        for file in sorted(root.rglob(pattern)):
+            if not file.parent.is_symlink():  # latest-run
+                by_folder[_folder(file).resolve()] = file
+    return list(by_folder.values())
+
+
+def _folder(file: Path) -> Path:
+    return file.parent.parent if file.parent.name == "files" else file.parent
+
+
+def _id(file: Path) -> str:
+    if file.suffix == ".wandb":
+        return file.stem.removeprefix("run-")
+    return _folder(file).name.rpartition("-")[2] or file.stem
+
+
+def _entries(rows: Iterator[dict[str, Any]]) -> Iterator[Logged]:
+    updates: int | None = None
+    for count, row in enumerate(rows):
+        for name in _UPDATES:
+            said = number(row.get(name))
+            if said is not None and said == said // 1:
+                updates = int(said)
+                break
+        called = number(row.get("_step"))
+        step = updates if updates is not None else count if called is None else int(called)
+        time = moment(row.get("_timestamp"))
+        for name, given in row.items():
+            value = number(given) if name not in _OWN and name not in _UPDATES else None
+            if value is not None:
+                yield Logged(name, step, value, time)
+
+
+def _history_lines(file: Path) -> Iterator[dict[str, Any]]:
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                if not line.endswith("\n"):
+                    return  # torn
+                raise FormatError(f"{file} has a line that is not JSON: {line[:60]!r}.") from None
+            if isinstance(row, dict):
+                yield _flat(row)
+
+
+def _records(file: Path, config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    with file.open("rb") as opened:
+        for record in _framed(opened, file):
+            for kind, content in wire.fields(record):
+                if not isinstance(content, bytes):
+                    continue
+                if kind == _HISTORY:
+                    yield _row(content)
+                elif kind == _CONFIG:
+                    _configure(config, content)
+                elif kind == _RUN:
+                    for said in wire.members(content, _RUN_CONFIG):
+                        _configure(config, said)
+
+
+def _row(history: bytes) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for item in wire.members(history, _ITEM):
+        row[".".join(_key(item))] = _json(item)
+    step = wire.member(history, _HISTORY_STEP)
+    if step is not None:
+        row.setdefault("_step", wire.whole(step, 1))
+    return _flat(row)
+
+
+def _configure(config: dict[str, Any], said: bytes) -> None:
+    for item in wire.members(said, _UPDATE):
+        *path, last = _key(item) or [""]
+        if path[:1] == ["_wandb"] or last == "_wandb":
+            continue  # about W&B itself
+        place = config
+        for word in path:
+            inner = place.setdefault(word, {})
+            place = inner if isinstance(inner, dict) else place
+        place[last] = _json(item)
+
+
+def _key(item: bytes) -> list[str]:
+    nested = [word.decode("utf-8", errors="replace") for word in wire.members(item, _NESTED_KEY)]
+    return nested or [wire.text(item, _KEY)]
+
+
+def _json(item: bytes) -> Any:
+    try:
+        return json.loads(wire.member(item, _VALUE_JSON) or b"null")
+    except ValueError:
+        return None
+
+
+def _flat(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values by dotted names; what W&B marks with `_type` (histograms, pictures) is left out."""
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        if not isinstance(value, dict):
+            found[prefix + key] = value
+        elif "_type" not in value:
+            found.update(_flat(value, f"{prefix}{key}."))
+    return found
+
+
+def _framed(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    header = file.read(_HEADER.size)
+    if len(header) < _HEADER.size or _HEADER.unpack(header)[:2] != (b":W&B", 0xBEE1):
+        raise FormatError(f"{path} does not begin as a file of W&B does.")
+    at, record = _HEADER.size, bytearray()
+    while True:
+        room = _BLOCK_BYTES - at % _BLOCK_BYTES
+        if room < _PIECE.size:  # the rest of a block is filled up
+            file.read(room)
+            at += room
+            continue
+        head = file.read(_PIECE.size)
+        if len(head) < _PIECE.size:
+            return
+        check, length, kind = _PIECE.unpack(head)
+        content = file.read(length)
+        if len(content) < length:
+            return  # torn
+        if zlib.crc32(content, zlib.crc32(head[6:])) != check:
+            if not file.read(1):
+                return
+            raise FormatError(f"{path} is damaged at byte {at}; copy it again.")
+        at += _PIECE.size + length
+        if kind in (_WHOLE, _FIRST):
+            record.clear()
+        if len(record) + length > _LARGEST_BYTES:
+            raise FormatError(f"{path} has a record of more than {_LARGEST_BYTES >> 20} MiB at byte {at}.")
+        record += content
+        if kind in (_WHOLE, _LAST):
+            yield bytes(record)
+            record.clear()
