@@ -6,7 +6,19 @@ import pytest
 
 import sonde
 
-PUBLIC = ["Run", "Watch", "Writer", "__version__", "diagnose", "load", "record", "watch"]
+PUBLIC = [
+    "Run",
+    "Watch",
+    "Writer",
+    "__version__",
+    "calibrate",
+    "compare",
+    "diagnose",
+    "load",
+    "record",
+    "report",
+    "watch",
+]
 
 
 def test_the_public_names_are_these() -> None:

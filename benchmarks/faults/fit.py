@@ -1,27 +1,51 @@
 """Fits the weights of `sonde.diagnosis.evidence` to runs of tuning seeds, and prints the table anew.
 
-The model is the ranking's own: a cause's score is its prior, plus the weight of each of its rows whose sign was seen, less
-the cost of each whose sign was not; probabilities are the softmax of all causes and "none of these". The penalised
+The model is the ranking's own: a cause's score is its prior, plus the weight of each of its rows whose sign was seen,
+less the cost of each whose sign was not; probabilities are the softmax of all causes and "none of these". The penalised
 likelihood is maximised, Σ log P(true cause) − ½λ‖θ − θ₀‖², where θ₀ are the numbers that stand in the table: rows are
 only ever written by hand, and few runs move them little. Runs of one cause count together as much as those of another.
 
-Usage: python -m benchmarks.faults.fit SIGNS.jsonl [--strength λ] [--write]
+Usage: python -m benchmarks.faults.fit FOLDER [--strength λ] [--jobs N] [--list] [--write]
 """
 
 import argparse
+import concurrent.futures
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.faults.run import catalogue
 
+import sonde
 from sonde.core.causes import Cause
 from sonde.diagnosis import evidence
 from sonde.diagnosis.evidence import ROWS, TABLE
+from sonde.diagnosis.signs import onset_of, signs
 
 CAUSES = list(Cause)
 STEPS = 400
+
+
+def look_at(folder: Path, name: str, seed: int, twin: bool) -> dict[str, Any] | None:
+    """The signs that a recorded run shows, and the right causes; None where it is faulty and shows no alarm."""
+    path = folder / name / f"{seed}-{'twin' if twin else 'faulty'}"
+    scenario = catalogue()[name]
+    findings = tuple(sonde.diagnose(path))
+    right = [] if twin else sorted({str(scenario.cause), *map(str, scenario.also)})
+    if not twin and not any(finding.severity.is_alarm for finding in findings):
+        return None
+    return {"name": name, "seed": seed, "right": right, "signs": sorted(signs(findings, onset_of(findings)))}
+
+
+def gathered(folder: Path, jobs: int) -> list[dict[str, Any]]:
+    """All runs of tuning seeds."""
+    told = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    todo = {(row["name"], row["seed"], row["twin"]) for row in told if row["seed"] % 2 == 0 and "error" not in row}
+    with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
+        found = [pool.submit(look_at, folder, *one) for one in sorted(todo)]
+        return [run for one in found if (run := one.result()) is not None]
 
 
 def features(runs: list[dict[str, Any]]) -> np.ndarray[Any, Any]:
@@ -88,14 +112,13 @@ def accuracy(theta: np.ndarray[Any, Any], runs: list[dict[str, Any]]) -> tuple[f
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "signs", type=Path, help="a line a run: name, seed, right (causes; none of a healthy one), signs"
-    )
+    parser.add_argument("folder", type=Path, help="what `run` recorded")
     parser.add_argument("--strength", type=float, default=0.3)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--list", action="store_true", help="print the runs whose cause is not first")
     parser.add_argument("--write", action="store_true", help="replace the numbers in the table's source")
     options = parser.parse_args()
-    runs = [json.loads(line) for line in options.signs.read_text().splitlines()]
-    tuning = [run for run in runs if run["seed"] % 2 == 0]
+    tuning = gathered(options.folder, options.jobs)
     start = np.concatenate([[row.weight for row in ROWS], [row.cost for row in ROWS], [TABLE.prior(c) for c in CAUSES]])
     print("as it stands: first {:.1%}, first two {:.1%}".format(*accuracy(start, tuning)))
     # Leaving out every run of a scenario tells what to expect of trainings that are not in the collection.
@@ -109,6 +132,12 @@ def main() -> None:
     print("of scenarios left out: first {:.1%}, first two {:.1%}".format(*np.mean(out, axis=0)))
     theta = fit(tuning, options.strength)
     print("fitted: first {:.1%}, first two {:.1%}".format(*accuracy(theta, tuning)))
+    if options.list:
+        for run in tuning:
+            order = np.argsort(-probabilities(theta, features([run]))[0, :-1])[:3]
+            if run["right"] and CAUSES[order[0]].value not in run["right"]:
+                suspects = ", ".join(CAUSES[place].value for place in order)
+                print(f"{run['name']}/{run['seed']}: {suspects}; signs {' '.join(run['signs'])}")
     if options.write:
         write(theta)
 

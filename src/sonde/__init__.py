@@ -4,7 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sonde.monitor.watch import Watch, watch
+    from sonde.reports.calibrating import calibrate
+    from sonde.reports.comparing import compare
     from sonde.reports.diagnosing import diagnose
+    from sonde.reports.report import report
     from sonde.store.reader import Run, load
     from sonde.store.writer import Writer, record
 
@@ -15,13 +18,28 @@ _PUBLIC = {
     "Run": "sonde.store.reader",
     "Watch": "sonde.monitor.watch",
     "Writer": "sonde.store.writer",
+    "calibrate": "sonde.reports.calibrating",
+    "compare": "sonde.reports.comparing",
     "diagnose": "sonde.reports.diagnosing",
     "load": "sonde.store.reader",
     "record": "sonde.store.writer",
+    "report": "sonde.reports.report",
     "watch": "sonde.monitor.watch",
 }
 
-__all__ = ["Run", "Watch", "Writer", "__version__", "diagnose", "load", "record", "watch"]
+__all__ = [
+    "Run",
+    "Watch",
+    "Writer",
+    "__version__",
+    "calibrate",
+    "compare",
+    "diagnose",
+    "load",
+    "record",
+    "report",
+    "watch",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -32,7 +32,8 @@ def _lr(factor: float) -> Make:
         word = "lower" if factor < 1 else "raise"
         # After a schedule has brought it down, the rate that was too high is the peak.
         rate = picture.lr_peak if math.isfinite(picture.lr_peak) else picture.lr
-        text = f"{word} the learning rate {rate:.3g} → {rate * factor:.3g}"
+        change = f" {rate:.3g} → {rate * factor:.3g}" if math.isfinite(rate) else f" to {factor:g} times what it is"
+        text = f"{word} the learning rate{change}"
         return Remedy(action=action, args={"factor": factor}, safety=Safety.OPT_IN, text=text)
 
     return make

@@ -25,6 +25,7 @@ from sonde.signals.ema import Ema, EmaState
 from sonde.signals.moments import Moments, MomentsState
 from sonde.signals.trajectory import Trajectory
 
+_NAMED_STEPS = 10  # between two rows that name parameters that are not finite
 _MOST_COLUMNS = 256  # which parameters have a gradient may change at every step (experts)
 
 
@@ -52,6 +53,7 @@ class Assembly:
         self._weight_norms = {name: Latest() for name in optimizers}
         self._update_norms = {name: Latest() for name in optimizers}
         self._lookup = Lookup()
+        self._name_again: dict[str, int] = {}
         self._columns: dict[Any, Columns] = {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -193,6 +195,8 @@ class Assembly:
         if names and optimizer not in sheet.incomplete:
             row[f"grad/norm{at}"] = _together(before)
             row[f"grad/norm_applied{at}"] = _together(applied)
+            if not np.isfinite(before).all() and not any(key.kind == "grad" for key in found):
+                self._name_nonfinite(optimizer, names, before, sheet.time)
         for key, value in found.items():
             if key.optimizer != optimizer:
                 continue
@@ -212,6 +216,21 @@ class Assembly:
         if any(key.kind == "update" and key.optimizer == optimizer for key in found):
             row.update(self._update_ratio(optimizer, at))
         return row
+
+    def _name_nonfinite(self, optimizer: str, names: tuple[str, ...], norms: Float64, when: float) -> None:
+        """Where parameters have no turn at this step, the norms of all tell which of them are not finite."""
+        if self.step < self._name_again.get(optimizer, 0):
+            return
+        self._name_again[optimizer] = self.step + _NAMED_STEPS
+        label = self._table("gradients", Key("grad", optimizer))
+        self._append(
+            (label, names, "norms"),
+            label,
+            lambda: [f"grad/norm@{name}" for name in names],
+            Detail.LAYER,
+            when,
+            norms,
+        )
 
     def _update_ratio(self, optimizer: str, at: str) -> dict[str, float]:
         """Of all parameters together, each by its latest update; once all have had their turn."""

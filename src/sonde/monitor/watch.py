@@ -37,6 +37,7 @@ from sonde.probes.parameters import Watched, parameter_names
 from sonde.probes.seams import CLIP_BY_NORM, CLIP_BY_VALUE, SCALER_STEP, Clip, ScalerStep
 from sonde.rules.configuring import configured
 from sonde.store import endings
+from sonde.store.profiles import read_profile
 from sonde.store.writer import Writer
 
 _log = logging.getLogger("sonde.monitor")
@@ -63,7 +64,7 @@ def watch(
     console: Console = "auto",
     on_finding: Callable[[Finding], None] | None = None,
     doctor: Where = "auto",
-    rules: Mapping[str, Any] | None = None,
+    rules: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     strict: bool = False,
 ) -> "Watch":
     """Record a training: the loss, and the gradients, weights and updates of every parameter.
@@ -86,7 +87,8 @@ def watch(
         doctor: Where rows are judged: in a small `"process"` of its own, which takes no time from the training; on a
             background `"thread"` of this one; or `"off"`, and `sonde diagnose` judges later. `"auto"` is what the
             environment's `SONDE_DOCTOR` says, else a process. Ranks but the first have none.
-        rules: Settings of rules by name: `{"GRD001.growth": 50, "overfitting": False}` (`sonde explain` lists them).
+        rules: Settings of rules by name: `{"GRD001.growth": 50, "overfitting": False}` (`sonde explain` lists them), or
+            the file of a profile that `sonde calibrate` wrote.
         strict: Whether a fault of Sonde's own is raised (for tests) instead of being said once.
 
     Raises:
@@ -103,7 +105,8 @@ def watch(
         raise ValueError(f"`watch(console=...)` must be one of {', '.join(get_args(Console))}, got {console!r}.")
     if doctor not in get_args(Where):
         raise ValueError(f"`watch(doctor=...)` must be one of {', '.join(get_args(Where))}, got {doctor!r}.")
-    configured(rules or {})  # refuses wrong names before anything is recorded
+    settings = read_profile(rules) if isinstance(rules, str | os.PathLike) else rules or {}
+    configured(settings)  # refuses wrong names before anything is recorded
     if not 0 < budget <= 1 and budget != math.inf:
         raise ValueError(f"`watch(budget=...)` must be in (0, 1], or infinite for no limit, got {budget}.")
     call = ranks.Call()
@@ -121,7 +124,7 @@ def watch(
             console=console,
             on_finding=on_finding,
             doctor=doctor,
-            rules=rules or {},
+            rules=settings,
             strict=strict,
             call=call,
         )

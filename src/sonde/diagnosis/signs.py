@@ -1,0 +1,38 @@
+"""Which findings speak for a cause: what came too late to have brought something about does not."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from sonde.core.findings import Finding
+
+SUDDEN = frozenset({"DAT001", "DAT002", "GRD002", "LOS002", "OPT002", "OPT004", "SCH001", "SYS001", "UPD004", "WGT002"})
+"""Conditions that begin at a step of their own. Others are there long before they are measured or confirmed."""
+
+COLLAPSE = frozenset({"ACT004", "DAT001", "GRD005", "LOS001", "NUM002", "OPT003", "WGT001"})
+"""What is still worth knowing of a training whose loss is no longer finite."""
+
+_LATE_STEPS = 5
+
+
+def signs(findings: Iterable[Finding], onset: int) -> Mapping[str, Finding]:
+    """What may explain trouble that began at `onset`, by code; of several findings of a code the first.
+
+    A sudden condition that began more than five steps after the onset is left out: it may be a consequence, and cannot
+    be the cause. So is nearly everything that began after the loss was no longer finite.
+    """
+    by_code: dict[str, Finding] = {}
+    for finding in findings:
+        if finding.code not in by_code or finding.first_step < by_code[finding.code].first_step:
+            by_code[finding.code] = finding
+    collapse = by_code["LOS001"].first_step if "LOS001" in by_code else None
+    return {
+        code: finding
+        for code, finding in by_code.items()
+        if not (code in SUDDEN and finding.first_step > onset + _LATE_STEPS)
+        and not (collapse is not None and finding.first_step > collapse and code not in COLLAPSE)
+    }
+
+
+def onset_of(findings: Sequence[Finding]) -> int:
+    """The step at which trouble began: of the first alarm, or of the first finding where there is none."""
+    alarms = [finding.first_step for finding in findings if finding.severity.is_alarm]
+    return min(alarms or [finding.first_step for finding in findings], default=0)
