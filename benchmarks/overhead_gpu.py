@@ -5,7 +5,8 @@ launches. Steps are timed by CUDA events behind each of them; the first of a rou
 left out. A step is *sampled* where the run itself has something from a hook for it: activations, gains, attention, the
 batch, logits, phases of the step, spectra.
 
-Usage: python benchmarks/overhead_gpu.py [--rounds 40] [--steps 10] [--identity-steps 300] [--trace] [--large]
+Usage: python benchmarks/overhead_gpu.py [--rounds 40] [--steps 10] [--warm-up 60] [--identity-steps 300] [--only-time]
+    [--trace] [--large]
 """
 
 import argparse
@@ -236,6 +237,28 @@ def sampled_steps(run: sonde.Run) -> set[int]:
     return {int(step) for tag in tags for step in run.series(tag).step}
 
 
+KEPT = {
+    "gradients": "grad/rms@*",
+    "weights": "weight/rms@*",
+    "cosines": "grad/cosine@*",
+    "percentiles": "grad/p50@*",
+    "updates": "update/norm@*",
+    "activations": "act/rms@*",
+    "gains": "gain/block@*",
+    "attention": "attn/entropy@*",
+}
+
+
+def intervals(run: sonde.Run, since: int) -> str:
+    """How many steps lie between two measurements of the same tensor or block, on average."""
+    found = []
+    for name, pattern in KEPT.items():
+        steps = [[step for step in run.series(tag).step if step > since] for tag in run.tags(pattern)]
+        gaps = [(some[-1] - some[0]) / (len(some) - 1) for some in steps if len(some) > 1]
+        found.append(f"{name} {statistics.median(gaps):.1f}" if gaps else f"{name} once or never")
+    return ", ".join(found)
+
+
 def overhead(label: str, batch: int, rounds: int, steps: int, *, warm_up: int = 60, **shape: int) -> None:
     """Two equal trainings, one of them watched, take turns."""
     bare, training = Training(batch, **shape), Training(batch, **shape)
@@ -262,6 +285,7 @@ def overhead(label: str, batch: int, rounds: int, steps: int, *, warm_up: int = 
         }
         dropped = sum(len(run.series(tag).step) for tag in run.tags("monitor/dropped"))
         sampled = sampled_steps(run)
+        kept = intervals(run, warm_up)
         last_stretch = float(run.series("monitor/stretch").value[-1])
     a, b = statistics.median(plain), statistics.median(watched)
     low, high = interval(plain, watched)
@@ -280,8 +304,8 @@ def overhead(label: str, batch: int, rounds: int, steps: int, *, warm_up: int = 
         f"own time: {own['monitor/time'] * 1e3:.3f} ms; host {own['monitor/host'] * 1e3:.3f} ms, device "
         f"{own['monitor/device'] * 1e3:.3f} ms; stretch {own['monitor/stretch']:.2f}, at the end {last_stretch:.2f}; "
         f"{dropped} steps left detail behind",
-        flush=True,
     )
+    print(f"measured every so many steps: {kept}", flush=True)
 
 
 def main() -> None:
@@ -290,6 +314,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--identity-steps", type=int, default=300)
     parser.add_argument("--only-identity", action="store_true")
+    parser.add_argument("--only-time", action="store_true", help="neither identity nor waiting")
+    parser.add_argument("--warm-up", type=int, default=60, help="steps before the first round")
     parser.add_argument("--trace", action="store_true", help="count CUDA calls, of all threads")
     parser.add_argument("--large", action="store_true", help="a model of 1.3 billion parameters, a few rounds")
     options = parser.parse_args()
@@ -297,12 +323,13 @@ def main() -> None:
         identical(options.identity_steps)
         return
     print(torch.__version__, torch.cuda.get_device_name(), flush=True)
-    if options.identity_steps:
+    if options.identity_steps and not options.only_time:
         identical_apart(options.identity_steps)
-    for warm_up in (1, 105):  # from the first time that something is measured on, and from the second
+    for warm_up in () if options.only_time else (0, 105):  # from the first step on, and once all have had their turn
         no_sync(warm_up)
-    for batch in (16, 4):
-        overhead(f"GPT-2 small, batch {batch} × 1024", batch, options.rounds, options.steps)
+    for batch in (4, 16):
+        label = f"GPT-2 small, batch {batch} × 1024"
+        overhead(label, batch, options.rounds, options.steps, warm_up=options.warm_up)
     if options.trace:
         trace()
     if options.large:

@@ -151,7 +151,7 @@ def main() -> None:
         soak.go()
         print_figures(f"{options.steps:,} watched steps", soak.figures())
         num = len(soak.rss_kb)
-        shown = sorted({0, num // 10, num // 4, num // 2, 3 * num // 4, num - 1})
+        shown = sorted({0, *(tenth * num // 10 - 1 for tenth in range(1, 11))})
         rows = [(f"{(i + 1) * EVERY_STEPS:,}", f"{soak.rss_kb[i] / 1e3:.2f} MB") for i in shown]
         print_table("Memory", ("after steps", "RSS"), rows)
 

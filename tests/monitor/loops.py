@@ -20,6 +20,7 @@ ALWAYS = Cadences(
     rotating=every(1),
     histograms=every(1),
     blocks=every(1),
+    process=every(1),
     resources=every(1),
     batches=every(1),
     spectra=every(1),

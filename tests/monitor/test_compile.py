@@ -25,14 +25,17 @@ pytestmark = [
 
 NUM_STEPS, WARM_UP = 250, 10
 
-# Everything has its turn for the first time after the warm-up, and many times over.
+# Everything has its turn for the first time after the warm-up, and many times over; but what is looked at in every
+# iteration is from the second on.
 LATE = Cadences(
     layers=Every(12, offset=11),
     cosines=Every(13, offset=11),
     rotating=Every(14, offset=11),
     histograms=Every(15, offset=11),
     blocks=Every(16, offset=11),
+    process=Every(20, offset=11),
     resources=Every(17, offset=11),
+    inputs=Every(1),
     batches=Every(18, offset=11),
     spectra=Every(19, offset=11),
 )

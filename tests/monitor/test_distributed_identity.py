@@ -36,6 +36,7 @@ OFTEN = Cadences(
     rotating=every(4),
     histograms=every(7),
     blocks=every(5),
+    process=every(6),
     resources=every(6),
     batches=every(4),
     spectra=every(9),

@@ -32,6 +32,7 @@ OFTEN = Cadences(
     rotating=every(4),
     histograms=every(7),
     blocks=every(5),
+    process=every(3),
     resources=every(3),
     batches=every(4),
     spectra=every(9),

@@ -1,4 +1,4 @@
-"""Findings while a training runs: the same as a replay of the run finds, in the store, the callback and `findings()`."""
+"""Findings while a training runs: those of a replay, in the store, to the callback and from `findings()`."""
 
 import copy
 import os

@@ -193,6 +193,8 @@ def test_on_a_gpu_the_allocator_is_asked_without_waiting_and_its_peak_is_left_al
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_activations_are_missing_where_the_peak_was_reset() -> None:
+    if torch.cuda.memory_allocated() > 2**28:
+        pytest.skip("other tests have left more on the device than this model takes")
     net = nn.Linear(2**13, 2**13, device="cuda")  # larger than what cuBLAS takes for itself
     memory = Memory({"": net}, {})
     memory.arm([0])

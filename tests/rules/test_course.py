@@ -18,12 +18,12 @@ def test_memory_stays_bounded_and_no_value_is_lost() -> None:
     course = _course(values.tolist())
     assert len(course.means) < 64
     assert course.num_values == 5000
-    whole = np.sum(np.array(course.means) * course.width) + np.sum(course.rest)
+    whole = np.sum(np.array(course.means) * course.width) + course.total
     assert whole == pytest.approx(values.sum())
 
 
 def test_nan_is_left_out() -> None:
-    assert _course([1.0, float("nan"), 2.0]).rest == (1.0, 2.0)
+    assert _course([1.0, float("nan"), 2.0])[2:] == (3.0, 2)
 
 
 def test_a_line_falls_evenly_and_a_learning_curve_early() -> None:

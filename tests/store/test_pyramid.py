@@ -43,6 +43,9 @@ def block(rows: int, columns: int, seed: int, holes: float, odd: float, scale: f
 )
 @example(rows=64, columns=1, seed=2, holes=0.0, odd=0.02, scale=3.4e38)
 @example(rows=4097, columns=2, seed=2, holes=0.0, odd=0.0, scale=3.4e38)
+@example(rows=40_001, columns=2, seed=2, holes=0.02, odd=0.01, scale=1.0)  # more than is looked at in one piece
+@example(rows=40_001, columns=2, seed=2, holes=0.0, odd=0.0, scale=1.0)
+@example(rows=3_000, columns=17, seed=1, holes=0.02, odd=0.0, scale=1.0)
 def test_every_level_of_every_column_sums_up_its_rows(
     tmp_path_factory: pytest.TempPathFactory,
     rows: int,

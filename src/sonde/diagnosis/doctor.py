@@ -22,7 +22,8 @@ class Doctor:
     """Diagnoses a run from its rows, one step after the other.
 
     The rows of a step come together, sorted by the name of their table, when those of the next step begin: so a run
-    that is being recorded and the same run read from disk give the same findings.
+    that is being recorded and the same run read from disk give the same findings. A rule that fails is left out from
+    there on, and named among what was not measured.
 
     Args:
         rules: Those to apply; all of the catalogue with their default settings where left out.
@@ -69,11 +70,19 @@ class Doctor:
         self._num_steps += "loss" in scene or "lr" in scene
         look = Look(scene, self._scenes, picture)
         found: list[Finding] = []
-        for rule in self._rules:
-            self._states[rule.code], sightings = rule.step(self._states[rule.code], look)
-            finding = self._ledger.take(rule, scene.step, sightings)
-            if finding is not None:
-                found.append(finding)
+        states, ledger = self._states, self._ledger
+        for rule in tuple(self._rules):
+            code = rule.code
+            try:
+                states[code], sightings = rule.step(states[code], look)
+            except Exception as error:  # the others judge on; what was not judged is said
+                self._rules.remove(rule)
+                self._not_measured[f"{code} {rule.name}"] = f"failed at step {scene.step}: {error!r}"
+                continue
+            if sightings or ledger.is_open(code):
+                finding = ledger.take(rule, scene.step, sightings)
+                if finding is not None:
+                    found.append(finding)
         self._derive(scene)
         self._ranking.note(picture)
         explained = [self._ranking.explain(finding, self._ledger.findings) for finding in found]

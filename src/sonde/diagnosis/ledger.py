@@ -55,6 +55,10 @@ class Ledger:
         self._open[rule.code] = updated
         return updated if worse else None
 
+    def is_open(self, code: str) -> bool:
+        """Whether a rule's finding still holds: else there is nothing to note where it sees nothing."""
+        return code in self._open
+
     def put(self, finding: Finding) -> None:
         """Replace an open finding by one with causes and remedies."""
         if finding.code in self._open:

@@ -17,6 +17,19 @@ _UNKNOWN = 0.0  # log-odds of "none of these"
 _LIKELY = 0.25  # of all causes
 _LEAST = 0.05
 
+OF_MACHINES = frozenset(
+    {
+        Cause.MEMORY_LEAK,
+        Cause.MEMORY_NEAR_LIMIT,
+        Cause.DATA_STALL,
+        Cause.STRAGGLER,
+        Cause.SLOWDOWN,
+        Cause.RANK_DIVERGENCE,
+        Cause.NONDETERMINISM,
+    }
+)
+"""Causes of which the numbers of a training say nothing."""
+
 
 class Ranking:
     """Scores causes by the table of evidence.
@@ -45,8 +58,12 @@ class Ranking:
         seen = {**signs(findings, finding.first_step), finding.code: finding}
         scores = self.scores(seen)
         shares = _shares({cause: score for cause, (score, _) in scores.items()})
+        # What slows a machine down explains no loss, and the other way round.
+        is_apart = all(cause in OF_MACHINES for cause in rule.causes)
         candidates = {
-            cause: score for cause, score in scores.items() if cause in rule.causes or shares[cause] >= _LIKELY
+            cause: score
+            for cause, score in scores.items()
+            if cause in rule.causes or (shares[cause] >= _LIKELY and not is_apart and cause not in OF_MACHINES)
         }
         own = _shares({cause: score for cause, (score, _) in candidates.items()})
         order = sorted(own, key=lambda cause: -own[cause])[:_MOST_SUSPECTS]

@@ -1,7 +1,8 @@
 """What to do about a cause, with values computed from the run.
 
 The defaults are those of long practice: half the learning rate for a plateau or drift, a fifth for update ratios out of
-range, a tenth for an explosion; clip at the usual norm of the run, or at 1 where it is not known.
+range, a tenth for an explosion; clip at the usual norm of the run, or at 1 where it is not known. Where a rate is to
+blame and updates were measured, the factor is the one that brings steps to a few thousandths of the weights.
 """
 
 import math
@@ -24,6 +25,18 @@ def remedies_for(cause: Cause, picture: Picture) -> Sequence[Remedy]:
 
 
 Make = Callable[[Picture], Remedy]
+
+_HEALTHY_RATIO = 3e-3
+
+
+def _lower_lr(picture: Picture) -> Remedy:
+    factor = _HEALTHY_RATIO / picture.ratio_peak if picture.ratio_peak > 0 else 0.1
+    return _lr(float(f"{min(max(factor, 0.01), 0.3):.1g}"))(picture)
+
+
+def _raise_lr(picture: Picture) -> Remedy:
+    factor = _HEALTHY_RATIO / picture.ratio if picture.ratio > 0 else 10.0
+    return _lr(float(f"{min(max(factor, 3.0), 100.0):.1g}"))(picture)
 
 
 def _lr(factor: float) -> Make:
@@ -75,7 +88,7 @@ def _fix(text: str) -> Make:
 
 
 _BF16 = _advice(Action.USE_BF16, "train in bfloat16 instead of float16")
-_DECAY = _advice(Action.ADD_WEIGHT_DECAY, "add weight decay 0.01", {"weight_decay": 0.01})
+_DECAY = _advice(Action.ADD_WEIGHT_DECAY, "add weight decay 0.1", {"weight_decay": 0.1})
 _DROPOUT = _advice(Action.ADD_DROPOUT, "add dropout 0.1", {"p": 0.1})
 _STOP = _advice(Action.EARLY_STOP, "stop, and keep the checkpoint with the best validation loss")
 _REINITIALISE = _advice(
@@ -89,7 +102,9 @@ _INSPECT = _advice(Action.INSPECT_BATCH, "look at the batch of that step")
 _SKIP = Remedy(
     action=Action.SKIP_BATCH, safety=Safety.OPT_IN, text="skip steps whose loss or gradient leaves its own band"
 )
-_BIGGER_BATCH = _advice(Action.BIGGER_BATCH, "double the batch, or accumulate gradients over two", {"factor": 2})
+_BIGGER_BATCH = _advice(
+    Action.BIGGER_BATCH, "take eight times the batch, or accumulate gradients over eight", {"factor": 8}
+)
 _CAPACITY = _advice(Action.MORE_CAPACITY, "make the model one step larger (512 → 768 wide, 6 → 8 layers)")
 _NORMALISE = _advice(Action.NORMALISE_INPUTS, "normalise every input feature to mean 0 and standard deviation 1")
 _SLOWER = _advice(Action.SLOWER_SCHEDULE, "decay the learning rate more slowly, to the end of the training")
@@ -98,8 +113,8 @@ _QK = _advice(Action.ADD_QK_NORM, "normalise queries and keys (qk-norm)")
 _Z = _advice(Action.ADD_Z_LOSS, "add a z-loss of 1e-4 on log Z", {"weight": 1e-4})
 
 _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
-    Cause.LR_TOO_HIGH: (_lr(0.1), _clip),
-    Cause.LR_TOO_LOW: (_lr(5.0),),
+    Cause.LR_TOO_HIGH: (_lower_lr, _clip),
+    Cause.LR_TOO_LOW: (_raise_lr,),
     Cause.LR_SPIKE: (_advice(Action.SMOOTHER_SCHEDULE, "take the jump out of the learning-rate schedule"), _clip),
     Cause.WARMUP_TOO_SHORT: (_warmup, _lr(0.2)),
     Cause.SCHEDULE_DECAYS_TOO_FAST: (_SLOWER,),
@@ -113,7 +128,7 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.GAIN_DRIFT: (_lr(0.5), _clip),
     Cause.BAD_INITIALISATION: (_REINITIALISE, _NORM),
     Cause.SYMMETRIC_INITIALISATION: (_REINITIALISE,),
-    Cause.DEAD_UNITS: (_lr(0.2), _REINITIALISE),
+    Cause.DEAD_UNITS: (_REINITIALISE, _lr(0.2)),
     Cause.SATURATED_UNITS: (_REINITIALISE, _NORM),
     Cause.ACTIVATION_EXPLOSION: (_NORM, _lr(0.1)),
     Cause.GRADIENT_IMBALANCE: (_NORM, _REINITIALISE),
@@ -123,7 +138,7 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.UNDERFITTING: (_CAPACITY, _advice(Action.TRAIN_LONGER, "train longer")),
     Cause.INSUFFICIENT_CAPACITY: (_CAPACITY,),
     Cause.WEIGHT_DECAY_TOO_STRONG: (
-        _advice(Action.LOWER_WEIGHT_DECAY, "divide the weight decay by ten", {"factor": 0.1}),
+        _advice(Action.LOWER_WEIGHT_DECAY, "divide the weight decay by a hundred", {"factor": 0.01}),
     ),
     Cause.PLATEAU: (_lr(0.5),),
     Cause.LABEL_NOISE: (_advice(Action.ADD_LABEL_SMOOTHING, "add label smoothing 0.1", {"amount": 0.1}), _STOP),
@@ -152,12 +167,13 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
         _BIGGER_BATCH,
     ),
     Cause.BATCH_TOO_SMALL: (_BIGGER_BATCH,),
+    Cause.BATCH_TOO_LARGE: (_raise_lr,),
     Cause.LONG_SEQUENCE: (
         _clip,
         _advice(Action.ADD_LAYERNORM, "add normalisation, or train on shorter sequences first"),
     ),
     Cause.ATTENTION_LOGIT_GROWTH: (_QK, _lr(0.2)),
-    Cause.ATTENTION_ENTROPY_COLLAPSE: (_QK, _lr(0.2)),
+    Cause.ATTENTION_ENTROPY_COLLAPSE: (_lower_lr, _QK),
     Cause.OUTPUT_LOGIT_DRIFT: (_Z, _lr(0.5)),
     Cause.EMBEDDING_NORM_GROWTH: (_DECAY, _lr(0.5)),
     Cause.PRECISION_OVERFLOW: (_BF16, _advice(Action.USE_FP32, "train in float32")),
@@ -169,5 +185,9 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     ),
     Cause.MEMORY_LEAK: (_advice(Action.FREE_GRAPH, "detach what is kept between steps: loss.item(), tensor.detach()"),),
     Cause.MEMORY_NEAR_LIMIT: (_advice(Action.ACCUMULATE_GRADIENTS, "halve the batch and accumulate over two"),),
+    Cause.RANK_DIVERGENCE: (
+        _fix("have every rank apply the same gradients: call the wrapper of DDP, and clip after the reduction"),
+    ),
+    Cause.STRAGGLER: (_advice(Action.INSPECT_BATCH, "give all ranks equal work, and look at the slow rank's machine"),),
     Cause.DATA_STALL: (_advice(Action.MORE_LOADER_WORKERS, "give the data loader more workers"),),
 }

@@ -38,11 +38,19 @@ class BoundKernel:
         self._run: Any = None
         self._variant: tuple[Any, ...] = ()
 
+    def at(self, stream: int, *fresh: int) -> None:
+        """Launch it with addresses and numbers, once the variant is found."""
+        self._run(*self._grid, stream, *self._variant, *fresh, *self._tail)
+
     def __call__(self, stream: int, *fresh: Tensor) -> None:
         """Launch it on the current stream, whose handle is `stream`."""
         if self._run is not None:
-            self._run(*self._grid, stream, *self._variant, *map(Tensor.data_ptr, fresh), *self._tail)
+            self.at(stream, *map(Tensor.data_ptr, fresh))
             return
+        self.find(*fresh)
+
+    def find(self, *fresh: Tensor | int) -> None:
+        """Launch it for the first time, with numbers among the fresh arguments where it takes some."""
         compiled = self._kernel[self._grid](*fresh, *self._lasting, *self._constants, num_warps=self._num_warps)
         if compiled is not None:  # as it is where Triton interprets
             no_hooks = None, None, None

@@ -1,8 +1,9 @@
 """The one door to the statistics: which path measures a list of tensors is decided when it is prepared."""
 
 import functools
+import logging
 from collections.abc import Sequence
-from typing import Protocol, final
+from typing import TYPE_CHECKING, Protocol, final
 
 import torch
 from torch import Tensor
@@ -13,6 +14,11 @@ from sonde.kernels.copies import copied
 from sonde.kernels.cpu import CpuStats
 from sonde.kernels.layouts import Layouts
 from sonde.kernels.stats import Stats
+
+if TYPE_CHECKING:
+    from sonde.kernels.triton_steps import TritonSteps
+
+_log = logging.getLogger("sonde.kernels")
 
 
 class Path(Protocol):
@@ -131,6 +137,30 @@ def tensor_stats(
         [[2.0, 1.0, 0.0, 3.5, 0.5, 3.0, 4.0]]
     """
     return TensorStats(tensors, ids=ids)(tensors, histogram=histogram, sketch=sketch)
+
+
+def steps_of(parameters: Sequence[Tensor], num_slots: int) -> "TritonSteps | None":
+    """What measures around the steps of an optimiser with few launches, on the current stream (see `TritonSteps`).
+
+    It is ready for use: its kernels are compiled, and have been launched. None where the tensors are not dense ones of
+    usual types on the current CUDA device, or Triton does not work there.
+    """
+    if not parameters or not all(t.is_cuda for t in parameters):
+        return None
+    device = parameters[0].device
+    if device.index != torch._C._cuda_getDevice() or triton_trouble(device) is not None:
+        return None
+    from sonde.kernels.triton_steps import TritonSteps, readable
+
+    if not readable(parameters):
+        return None
+    try:
+        steps = TritonSteps(parameters, num_slots)
+        steps.warm_up(parameters)
+    except Exception as error:  # whatever Triton, its compiler or the driver raise: lists are measured as well
+        _log.warning("the steps of an optimiser are measured with more launches than they need: %r", error)
+        return None
+    return steps
 
 
 @final

@@ -73,15 +73,18 @@ def percentiles(histogram: npt.NDArray[np.int32], rows: Float64 | None = None) -
         [1.0025, 1.0125, 1.0625, 1.125, 1.1875, 1.2375, 1.2475]
     """
     flat = histogram.reshape(-1, NUM_BINS)
-    ascending = np.take(flat, _ASCENDING, axis=-1)
-    cumulated = np.cumsum(ascending, axis=-1, dtype=np.float64)
+    # Values of one step's tensors lie in a tenth of the bins: looking at all of them took three times as long.
+    occupied = np.flatnonzero(np.logical_or.reduce(flat, axis=0)[_ASCENDING])
+    if not len(occupied):
+        return np.full((*histogram.shape[:-1], len(PERCENTS)), np.nan)
+    cumulated = np.cumsum(flat[:, _ASCENDING[occupied]], axis=-1, dtype=np.float64)
     total = cumulated[:, -1:]
     rank = total * _PERCENTS / 100
     # The first bin up to which there are as many.
-    found = [np.searchsorted(one, ranks) for one, ranks in zip(cumulated, rank, strict=True)]
-    place = np.minimum(np.array(found, np.intp).reshape(rank.shape), len(_ASCENDING) - 1)
-    part = 1 - (_at(cumulated, place) - rank) / np.maximum(_at(ascending, place), 1)
-    before, here, after = (_density(ascending, place + i) for i in (-1, 0, 1))
+    found = np.minimum((cumulated[:, None, :] < rank[:, :, None]).sum(-1), len(occupied) - 1)
+    place = occupied[found]
+    part = 1 - (_at(cumulated, found) - rank) / np.maximum(_at(flat, _ASCENDING[place]), 1)
+    before, here, after = (_density(flat, place + i) for i in (-1, 0, 1))
     left, right = before + here, here + after
     # Where the density goes from `left` to `right`, `part` of the bin's values lie below this part of its width.
     root = np.sqrt(left**2 + (right - left) * part * (left + right))
@@ -146,10 +149,10 @@ def _at(values: npt.NDArray[Any], place: npt.NDArray[np.intp]) -> Float64:
     return found
 
 
-def _density(ascending: npt.NDArray[np.int32], place: npt.NDArray[np.intp]) -> Float64:
-    """Values a width of a bin; none outside."""
+def _density(histogram: npt.NDArray[np.int32], place: npt.NDArray[np.intp]) -> Float64:
+    """Values a width of a bin, by the place of its values among those of all; none outside."""
     inside = np.clip(place, 0, len(_ASCENDING) - 1)
-    return np.where(place == inside, _at(ascending, inside) / _WIDTH[inside], 0.0)
+    return np.where(place == inside, _at(histogram, _ASCENDING[inside]) / _WIDTH[inside], 0.0)
 
 
 def _edges() -> tuple[npt.NDArray[np.int64], Float64, Float64]:

@@ -5,6 +5,7 @@ their own, so that ten thousand of them cost a few hundred calls and not ten tho
 """
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple, final
 
 import numpy as np
@@ -87,7 +88,7 @@ class _Side:
         return array
 
     def _side_by_side(self, slab: Slab) -> Tensor:
-        tensors = [self._tensors[i] for i in slab.tensors]
+        tensors = itemgetter(*slab.tensors)(self._tensors)
         if slab.alike:
             return torch.cat(tensors).view(-1)
         tensors = [x if self._row_major[i] else flat(x) for i, x in zip(slab.tensors, tensors, strict=True)]

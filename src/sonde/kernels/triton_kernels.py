@@ -40,10 +40,14 @@ if available("triton"):
     tl = importlib.import_module("triton.language")
 
 
+# Arguments of memory that may begin at any word; that of all others begins at a multiple of 16 bytes.
+_ANYWHERE = ("from_first", "from_second", "to_host", "to_flag")
+
+
 def _jit(kernel: Callable[..., Any]) -> Any:
     # Numbers of chunks and tensors differ from model to model: no variant is worth compiling for their divisors.
     numbers = [name for name in kernel.__annotations__ if kernel.__annotations__[name] == "int"]
-    return triton.jit(kernel, do_not_specialize=numbers) if triton else kernel
+    return triton.jit(kernel, do_not_specialize=[*numbers, *_ANYWHERE]) if triton else kernel
 
 
 @_jit
@@ -167,7 +171,8 @@ def _unit(p, valid):
 
 
 @_jit
-def _fold_rows(partials, spans, rows, t, num_chunks, B: tl.constexpr):
+def _fold_rows(partials, spans, rows, t, place, num_chunks, B: tl.constexpr):
+    """The row of tensor t, which is the one at `place` of those that are written."""
     begin = tl.load(spans + t * 4).to(tl.int32)
     end = tl.load(spans + t * 4 + 1).to(tl.int32)
     lanes = tl.arange(0, B)
@@ -201,7 +206,7 @@ def _fold_rows(partials, spans, rows, t, num_chunks, B: tl.constexpr):
         unit = _unit(p + 3 * num_chunks, valid)
         apart = mean * unit - grand
         m2 += _load_partial(p + 6 * num_chunks, valid, 0.0).to(tl.float64) * unit * unit + n * apart * apart
-    out = rows + t * 7
+    out = rows + place * 7
     tl.store(out, many)
     tl.store(out + 1, tl.sum(nonfinite, 0))
     tl.store(out + 2, tl.sum(zeros, 0))
@@ -226,6 +231,9 @@ def measure_chunks(
     counts_out,
     first_chunk: int,
     num_chunks: int,
+    row_every: int,
+    count_every: int,
+    count_first: int,
     DTYPE: tl.constexpr,
     VECTOR: tl.constexpr,
     CHUNK: tl.constexpr,
@@ -235,6 +243,7 @@ def measure_chunks(
     DIFFERENCE: tl.constexpr,
     COPIES: tl.constexpr,
 ):
+    """Measures a chunk. Rows are those of every `row_every`-th tensor; histograms of every `count_every`-th."""
     TILE: tl.constexpr = R * 512
     chunk = first_chunk + tl.program_id(0)
     entry = chunks + chunk.to(tl.int64) * 3
@@ -362,9 +371,10 @@ def measure_chunks(
         folded = tl.sum(tl.reshape(sums, (2, 256)), 0)
         tl.store(sums_out + chunk.to(tl.int64) * 256 + (tl.arange(0, 256) ^ swap.to(tl.int32)), folded)
     if HISTOGRAM:  # from values that were just read and are still in the cache
-        counts = counts_out + tl.load(entry + 2) * 2048
-        skip = tl.load(about + 2).to(tl.int32)
-        _count_runs(base, old, counts, start, length, skip, VECTOR, DIFFERENCE)
+        if t % count_every == count_first:
+            counts = counts_out + tl.load(entry + 2) * 2048
+            skip = tl.load(about + 2).to(tl.int32)
+            _count_runs(base, old, counts, start, length, skip, VECTOR, DIFFERENCE)
 
     if not (SKETCH or HISTOGRAM):
         # Whichever program finishes a tensor folds it: a launch more would cost the host 8 µs. (Where by-products need
@@ -373,11 +383,14 @@ def measure_chunks(
         tl.debug_barrier()
         num_programs = tl.load(spans + t * 4 + 1) - tl.load(spans + t * 4)
         if (tl.atomic_add(arrived + t, 1, sem="acq_rel", scope="gpu") + 1) % num_programs == 0:
-            _fold_rows(partials, spans, rows, t, num_chunks, 256)
+            _fold_rows(partials, spans, rows, t, t // row_every, num_chunks, 256)
 
 
 @_jit
-def _fold_sums(sums, spans, sketch, t, part, B: tl.constexpr, WIDTH: tl.constexpr):
+def _fold_sums(
+    sums, spans, sketch, changes, parts, t, part, B: tl.constexpr, WIDTH: tl.constexpr, PRODUCTS: tl.constexpr
+):
+    """The sums of a part of a sketch, and their products with what was there before."""
     begin = tl.load(spans + t * 4).to(tl.int32)
     end = tl.load(spans + t * 4 + 1).to(tl.int32)
     places = part * WIDTH + tl.arange(0, WIDTH)
@@ -386,11 +399,40 @@ def _fold_sums(sums, spans, sketch, t, part, B: tl.constexpr, WIDTH: tl.constexp
     for i in range(begin, end, B):
         p = sums + (i + chunks)[:, None].to(tl.int64) * 256 + places[None, :]
         total += tl.load(p, mask=((i + chunks) < end)[:, None], other=0.0).to(tl.float64)
-    tl.store(sketch + t.to(tl.int64) * 256 + places, tl.sum(total, 0).to(tl.float32))
+    now = tl.sum(total, 0).to(tl.float32)
+    p = sketch + t.to(tl.int64) * 256 + places
+    if PRODUCTS > 0:
+        before = tl.load(p)
+        a = now
+        b = before
+        if PRODUCTS == 2:
+            q = changes + t.to(tl.int64) * 256 + places
+            a = now - before
+            b = tl.load(q)
+            tl.debug_barrier()  # several threads have read the same values
+            tl.store(q, a)
+        a = a.to(tl.float64)
+        b = b.to(tl.float64)
+        out = parts + (t * 8 + part) * 3
+        tl.store(out, tl.sum(a * b, 0))
+        tl.store(out + 1, tl.sum(a * a, 0))
+        tl.store(out + 2, tl.sum(b * b, 0))
+        tl.debug_barrier()
+    tl.store(p, now)
 
 
 @_jit
-def _fold_counts(counts, spans, histogram, t, part, WIDTH: tl.constexpr):
+def _fold_products(parts, done, products, t):
+    """Whichever of a tensor's eight programs is last adds up their products."""
+    tl.debug_barrier()
+    if (tl.atomic_add(done + t, 1, sem="acq_rel", scope="gpu") + 1) % 8 == 0:
+        p = parts + (t * 8 + tl.arange(0, 8)) * 3
+        for i in tl.static_range(3):
+            tl.store(products + t * 3 + i, tl.sum(tl.load(p + i, cache_modifier=".cg"), 0))
+
+
+@_jit
+def _fold_counts(counts, spans, histogram, t, place, part, WIDTH: tl.constexpr):
     """Also sets the counters to zero again, for the next call."""
     begin = tl.load(spans + t * 4 + 2).to(tl.int32)
     end = tl.load(spans + t * 4 + 3).to(tl.int32)
@@ -401,7 +443,7 @@ def _fold_counts(counts, spans, histogram, t, part, WIDTH: tl.constexpr):
         total += tl.load(p)
         tl.store(p, tl.zeros((WIDTH,), tl.int32))
         p += 2048
-    tl.store(histogram + t.to(tl.int64) * 2048 + bins, total)
+    tl.store(histogram + place.to(tl.int64) * 2048 + bins, total)
 
 
 def fold_parts(*, sketch: bool, histogram: bool) -> int:
@@ -418,22 +460,36 @@ def fold_chunks(
     sums,
     counts,
     spans,
+    changes,
+    parts,
+    done,
+    products,
     num_chunks: int,
+    count_every: int,
+    count_first: int,
     SKETCH: tl.constexpr,
     HISTOGRAM: tl.constexpr,
+    PRODUCTS: tl.constexpr,
 ):
-    """Rows and by-products: of a tensor's programs one folds its row, then 8 its sketch, the last 4 its counts."""
+    """Rows and by-products: of a tensor's programs one folds its row, then 8 its sketch, the last 4 its counts.
+
+    With 1 for PRODUCTS, `sketch` holds that of the last call, and the products of the two are given as well (those of
+    `sonde.kernels.sketch_products`); with 2 those of the change since with the change before it, kept in `changes`.
+    """
     t = tl.program_id(0)
     part = tl.program_id(1)
     if part == 0:
-        _fold_rows(partials, spans, rows, t, num_chunks, 256)
+        _fold_rows(partials, spans, rows, t, t, num_chunks, 256)
     if SKETCH:
         if (part >= 1) & (part <= 8):
-            _fold_sums(sums, spans, sketch, t, part - 1, 128, 32)
+            _fold_sums(sums, spans, sketch, changes, parts, t, part - 1, 128, 32, PRODUCTS)
+            if PRODUCTS > 0:
+                _fold_products(parts, done, products, t)
     if HISTOGRAM:
         first = tl.num_programs(1) - 4
         if part >= first:
-            _fold_counts(counts, spans, histogram, t, part - first, 512)
+            if t % count_every == count_first:
+                _fold_counts(counts, spans, histogram, t, t // count_every, part - first, 512)
 
 
 @_jit
@@ -477,3 +533,28 @@ def multiply_sketches(now, before, out):
     tl.store(out + t * 3, tl.sum(a * b, 0))
     tl.store(out + t * 3 + 1, tl.sum(a * a, 0))
     tl.store(out + t * 3 + 2, tl.sum(b * b, 0))
+
+
+@_jit
+def send_words(
+    from_first,
+    from_second,
+    to_host,
+    to_flag,
+    fence,
+    num_first: int,
+    num_second: int,
+    sign: int,
+    B: tl.constexpr,
+):
+    """One program: words of two stretches, one behind the other, into memory of the host; then a flag behind them."""
+    lanes = tl.arange(0, B)
+    for i in range(0, num_first, B):
+        inside = i + lanes < num_first
+        tl.store(to_host + i + lanes, tl.load(from_first + i + lanes, mask=inside), mask=inside)
+    for i in range(0, num_second, B):
+        inside = i + lanes < num_second
+        tl.store(to_host + num_first + i + lanes, tl.load(from_second + i + lanes, mask=inside), mask=inside)
+    tl.debug_barrier()
+    tl.atomic_add(fence, 1, sem="acq_rel", scope="sys")  # all that was written is seen by the host before the flag
+    tl.store(to_flag, sign)

@@ -19,10 +19,11 @@ from sonde.kernels.triton_kernels import copy_chunks, fold_chunks, measure_chunk
 from sonde.kernels.uploads import uploaded
 
 CHUNK = 65_536
-_ROWS = 4  # of a tile; with 8, fewer programs fit on a core
-_WARPS = 4  # of a row: 4 values a thread
+ROWS = 4  # of a tile; with 8, fewer programs fit on a core
+WARPS = 4  # of a row: 4 values a thread
 _ROWS_AHEAD = 16
-_PART = 8_192  # values of a chunk that a program copies
+PART = 8_192  # values of a chunk that a program copies
+_ALL = 1, 1, 0  # rows of every tensor; histograms of every one, from the first on
 
 
 class _Variant(NamedTuple):
@@ -79,7 +80,7 @@ class TritonStats:
 
     def __init__(self, layouts: Layouts, ids: Sequence[int], *, chunk: int = CHUNK) -> None:
         assert CHUNK % chunk == 0
-        assert chunk % (_ROWS * sketches.LANES) == 0
+        assert chunk % (ROWS * sketches.LANES) == 0
         self._layouts, self._ids, self._chunk, self._device = layouts, ids, chunk, layouts.device
         self._double = [i for i, dtype in enumerate(layouts.dtypes) if dtype is torch.float64]
         self._launches, chunks, spans, self._num_copies = block_map(layouts, chunk)
@@ -119,7 +120,7 @@ class TritonStats:
         elif old is not None:
             others = self._follow(work.old, old)
             aligned = aligned and work.old.aligned
-        variant = _Variant(sketch, histogram, old is not None, memory is not None, _vector(aligned))
+        variant = _Variant(sketch, histogram, old is not None, memory is not None, values_a_load(aligned))
         launches = work.passes.get(variant)
         if launches is None:
             launches = work.passes[variant] = self._bind(work, variant)
@@ -127,7 +128,7 @@ class TritonStats:
         sums = torch.empty((n, sketches.SIZE), device=device) if sketch else None
         counts = torch.empty((n, histograms.NUM_BINS), dtype=torch.int32, device=device) if histogram else None
         for kernel in launches.measure:
-            kernel(stream, rows, self._about if memory is None else memory)
+            kernel(stream, rows, self._about if memory is None else memory, work.new.table)
         if launches.fold is not None:
             launches.fold(stream, rows, rows if sums is None else sums, rows if counts is None else counts)
         stats = Stats(rows, counts, sums)
@@ -188,7 +189,6 @@ class TritonStats:
                 measure_chunks,
                 (launch.num_chunks, 1, 1),
                 lasting=(
-                    work.new.table,
                     work.old.table,
                     self._about,
                     self._chunks,
@@ -199,18 +199,19 @@ class TritonStats:
                     counts,
                     launch.first_chunk,
                     self._num_chunks,
+                    *_ALL,
                 ),
                 constants=(
-                    _triton_type(launch.dtype),
+                    triton_type(launch.dtype),
                     variant.vector,
                     self._chunk,
-                    _ROWS,
+                    ROWS,
                     variant.sketch,
                     variant.histogram,
                     variant.difference,
                     variant.copies,
                 ),
-                num_warps=_WARPS,
+                num_warps=WARPS,
             )
             for launch in self._launches
         ]
@@ -218,8 +219,13 @@ class TritonStats:
         fold = BoundKernel(
             fold_chunks,
             (len(self._layouts), parts, 1),
-            lasting=(work.partials, sums, counts, self._spans, self._num_chunks),
-            constants=(variant.sketch, variant.histogram),
+            lasting=(
+                *(work.partials, sums, counts, self._spans),
+                *(work.partials,) * 4,  # for products, of which there are none
+                self._num_chunks,
+                *_ALL[1:],
+            ),
+            constants=(variant.sketch, variant.histogram, 0),
         )
         return _Pass(measure, fold if parts else None)
 
@@ -227,9 +233,9 @@ class TritonStats:
         return [
             BoundKernel(
                 copy_chunks,
-                (launch.num_chunks, -(-self._chunk // _PART), 1),
+                (launch.num_chunks, -(-self._chunk // PART), 1),
                 lasting=(work.new.table, self._about, self._chunks, launch.first_chunk),
-                constants=(_triton_type(launch.dtype), aligned, self._chunk, _PART),
+                constants=(triton_type(launch.dtype), aligned, self._chunk, PART),
             )
             for launch in self._launches
         ]
@@ -245,10 +251,11 @@ class TritonStats:
                     stats.sketch[i] = reference.sketch(tensor, self._ids[i])
 
 
-def _vector(aligned: bool) -> int:
-    """Values a load."""
-    return sketches.LANES // (32 * _WARPS) if aligned else 1
+def values_a_load(aligned: bool) -> int:
+    """How many values a thread loads at once."""
+    return sketches.LANES // (32 * WARPS) if aligned else 1
 
 
-def _triton_type(dtype: torch.dtype) -> Any:
+def triton_type(dtype: torch.dtype) -> Any:
+    """What Triton calls it."""
     return {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}[dtype]

@@ -367,6 +367,7 @@ class Assembly:
     def _write(self, columns: Columns, when: float, numbers: Float64 | Float32) -> None:
         with np.errstate(over="ignore"):
             self._recorder.append(Frame(columns, self.step, when, numbers.astype(np.float32)))
+        time.sleep(0)  # the training gets the interpreter now, not when it has waited for it for 5 ms
 
 
 class _Iteration(NamedTuple):

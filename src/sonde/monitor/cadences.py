@@ -33,12 +33,13 @@ class Cadences:
     rotating: Every = every(8)
     histograms: Every = every(100)
     blocks: Every = _FROM_SECOND
-    process: Every = _TENTH
+    process: Every = _FROM_SECOND
     resources: Every = _FROM_SECOND
-    inputs: Every = every(1)
+    inputs: Every = _FROM_SECOND
     batches: Every = _FROM_SECOND
     spectra: Every = every(1000)
 
 
+# On a GPU hooks are rare: each costs a launch-bound step dearly, and a module cannot be made a CUDA graph with one.
 ON_GPU = Cadences()
-ON_CPU = Cadences(layers=every(10), cosines=every(100), rotating=every(10))
+ON_CPU = Cadences(layers=every(10), cosines=every(100), rotating=every(10), process=_TENTH, inputs=every(1))

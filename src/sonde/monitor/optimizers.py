@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import attrgetter, is_
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,8 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from sonde.kernels import TensorStats
+from sonde.kernels.copies import Copies
+from sonde.kernels.dispatch import steps_of
 from sonde.kernels.sketch_products import sketch_products
 from sonde.monitor.consecutive import Consecutive, ConsecutiveChanges
 from sonde.monitor.schedule import Schedule
@@ -22,8 +24,12 @@ from sonde.probes.parameters import Watched, num_parameters, of_optimizer
 from sonde.probes.seams import Clip
 from sonde.probes.shards import local_part, local_parts, trouble
 
+if TYPE_CHECKING:
+    from sonde.kernels.triton_steps import TritonSteps
+
 # Which parameters have a gradient may change at every step (experts); what was prepared for them must not pile up.
 _MOST_STATS = 256
+_MOST_STEPS = 8  # a training that keeps changing its stream is measured in another way
 _GRAD = attrgetter("grad")
 _LAYOUT = attrgetter("layout")
 _WHOLE = frozenset({Tensor, nn.Parameter})  # never a piece of something
@@ -82,6 +88,13 @@ class Optimised:
     """Where its parameters are split over ranks."""
     is_blind: bool = False
     """Whether they are split, and other ranks do not watch: a piece's statistics are not the tensor's."""
+    steps: "TritonSteps | None" = None
+    """Measures with few launches what most steps ask for."""
+    has_steps: bool = True
+    """Whether that can be, as far as is known."""
+    steps_made: int = 0
+    is_followed: bool = False
+    """Whether it was told where the weights are after this step."""
     gradient_cosines: Consecutive = field(default_factory=Consecutive)
     update_cosines: ConsecutiveChanges = field(default_factory=ConsecutiveChanges)
 
@@ -98,6 +111,7 @@ class Optimised:
     def begin(self) -> None:
         """A new iteration of the loop."""
         self.applied, self.depth, self.versions, self.by_value = False, 0, None, False
+        self.is_followed = False
         self.gradients = []
 
 
@@ -144,6 +158,7 @@ class ParameterReader:
         optimised.kind = (parameters[0].dtype, parameters[0].device) if watched else None
         optimised.stats.clear()
         optimised.norms.clear()
+        optimised.steps, optimised.has_steps, optimised.steps_made = None, True, 0
         if optimised.sharing is not None:
             optimised.sharing.replace(watched)
         if len(watched) < num:
@@ -195,11 +210,15 @@ class ParameterReader:
     def _read_gradients(self, sheet: Sheet, optimised: Optimised) -> None:
         schedule, name = optimised.sharing or self._schedule, optimised.name
         add = offering(sheet, optimised.sharing)
+        with_sketch = schedule.due("cosines") or schedule.due("cosines", 1)
+        slots = schedule.slots("rotating", self._num_slots)
+        steps = self._steps(optimised)
+        if steps is not None and self._measured_at_once(sheet, optimised, steps, slots, with_sketch):
+            return
         names, tensors = self._present(sheet, optimised)
         if not tensors:
             return
         whole = len(names) == len(optimised.names)
-        with_sketch = schedule.due("cosines") or schedule.due("cosines", 1)
         if (self._on_gpu and optimised.sharing is None) or with_sketch or schedule.due("layers"):
             found = self._stats(optimised, ("grad", None, None if whole else names), tensors)(
                 tensors, sketch=with_sketch
@@ -213,17 +232,68 @@ class ParameterReader:
                     add(Key("trajectory", name), found.sketch.sum(0))
         else:
             add(Key("norm", name, names), self._norms(optimised, None if whole else names, tensors))
-        for slot in schedule.slots("rotating", self._num_slots):
+        for slot in slots:
             some_names, some = (
                 (optimised.slots[slot].names, tensors[slot :: self._num_slots])
                 if whole
                 else self._of_slot(optimised, names, tensors, slot)
             )
-            if some:
-                stats = self._stats(optimised, ("histogram", slot, None if whole else some_names), some)
-                histogram = stats(some, histogram=True).histogram
-                assert histogram is not None
-                add(Key("histogram", name, some_names, slot), histogram)
+            self._note_histogram(add, optimised, slot, some_names, some)
+
+    def _note_histogram(
+        self,
+        add: Callable[[Key, Tensor], None],
+        optimised: Optimised,
+        slot: int,
+        names: tuple[str, ...],
+        tensors: list[Tensor],
+    ) -> None:
+        if tensors:
+            which = None if names == optimised.slots[slot].names else names
+            histogram = self._stats(optimised, ("histogram", slot, which), tensors)(tensors, histogram=True).histogram
+            assert histogram is not None
+            add(Key("histogram", optimised.name, names, slot), histogram)
+
+    def _measured_at_once(
+        self, sheet: Sheet, optimised: Optimised, steps: "TritonSteps", slots: Sequence[int], with_sketch: bool
+    ) -> bool:
+        """Read the gradients with few launches; whether that can be done of those that there are."""
+        found: list[Any] = list(map(_GRAD, optimised.parameters))
+        if not set(map(type, found)) <= _WHOLE:
+            return False
+        if not steps.confirms(found):
+            steps.learn(found)
+            if not steps.confirms(found):
+                return False
+        optimised.gradients = found
+        name, names = optimised.name, optimised.names
+        slot = slots[0] if len(slots) == 1 and optimised.slots[slots[0]].parameters else None
+        rows, sketch, products, histogram = steps.gradients(
+            found, slot=slot, sketch=with_sketch, iteration=self._schedule.iteration
+        )
+        sheet.add(Key("grad", name, names), rows)
+        if products is not None and self._schedule.due("cosines"):
+            sheet.add(Key("grad_cosine", name, names), products)
+        if slot is not None and histogram is not None:
+            sheet.add(Key("histogram", name, optimised.slots[slot].names, slot), histogram)
+        for each in slots if len(slots) > 1 else ():  # a burst
+            self._note_histogram(
+                sheet.add, optimised, each, optimised.slots[each].names, found[each :: self._num_slots]
+            )
+        if sketch is not None and self._schedule.due("rotating"):
+            sheet.add(Key("trajectory", name), sketch.sum(0))
+        return True
+
+    def _steps(self, optimised: Optimised) -> "TritonSteps | None":
+        """What measures at once, on the current stream; None where that cannot be."""
+        if not (self._on_gpu and optimised.has_steps) or optimised.sharing is not None:
+            return None
+        if optimised.steps is None or not optimised.steps.is_current:
+            can_be = optimised.steps_made < _MOST_STEPS and set(map(type, optimised.parameters)) <= _WHOLE
+            optimised.steps = steps_of(optimised.parameters, self._num_slots) if can_be else None
+            optimised.has_steps = optimised.steps is not None
+            optimised.steps_made += 1
+        return optimised.steps
 
     def _norms(self, optimised: Optimised, key: Any, tensors: Sequence[Tensor]) -> Tensor:
         if self._on_gpu:
@@ -278,10 +348,14 @@ class ParameterReader:
 
     def copy_weights(self, optimised: Optimised) -> None:
         """Before the step: keep what is needed to tell the update."""
-        optimised.before = []
+        optimised.before, optimised.is_followed = [], False
         schedule = optimised.sharing or self._schedule
+        steps = self._steps(optimised)
         for slot in schedule.slots("rotating", self._num_slots):
-            if tensors := _pieces(optimised.slots[slot].parameters):
+            some = optimised.slots[slot].parameters
+            if steps is not None and some and (at_once := steps.copy(some, slot)) is not None:
+                optimised.before.append(_Before(slot, at_once))
+            elif tensors := _pieces(some):
                 copies = self._stats(optimised, ("update", slot, None), tensors).copy(tensors)
                 optimised.before.append(_Before(slot, copies))
 
@@ -289,12 +363,16 @@ class ParameterReader:
         """After the step: what it changed."""
         add = offering(sheet, optimised.sharing)
         known = optimised.sharing is None and optimised.weights_read == self._schedule.iteration - 1
+        steps = self._following(optimised) if optimised.before else None
         for slot, copies in optimised.before:
             names, new = optimised.slots[slot].names, _pieces(optimised.slots[slot].parameters)
-            stats = self._stats(optimised, ("update", slot, None), new)
             if not known:
                 add(Key("before", optimised.name, names, slot), tensor_norms(copies))
-            add(Key("update", optimised.name, names, slot), stats.of_difference(new, copies).rows)
+            if steps is not None and isinstance(copies, Copies) and steps.made(copies, slot):
+                rows = steps.updates(copies, slot)
+            else:
+                rows = self._stats(optimised, ("update", slot, None), new).of_difference(new, copies).rows
+            add(Key("update", optimised.name, names, slot), rows)
         optimised.before = []
         optimised.gradients = []
 
@@ -310,14 +388,28 @@ class ParameterReader:
         with_sketch = any(schedule.due("cosines", ahead) for ahead in range(3))
         if not (with_sketch or schedule.due("layers")) or not optimised.watched:
             return
-        tensors = _pieces(optimised.parameters)
-        found = self._stats(optimised, ("weight", None, None), tensors)(tensors, sketch=with_sketch)
-        add(Key("weight", optimised.name, optimised.names), found.rows)
+        steps = self._following(optimised)
+        optimised.is_followed = False
+        products: Tensor | None = None
+        if steps is not None:
+            rows, _, products, _ = steps.weights(sketch=with_sketch, iteration=schedule.iteration)
+        else:
+            tensors = _pieces(optimised.parameters)
+            rows, _, sketch = self._stats(optimised, ("weight", None, None), tensors)(tensors, sketch=with_sketch)
+            if sketch is not None:
+                products = optimised.update_cosines.take(schedule.iteration, optimised.names, sketch)
+        add(Key("weight", optimised.name, optimised.names), rows)
         optimised.weights_read = schedule.iteration
-        if found.sketch is not None:
-            products = optimised.update_cosines.take(schedule.iteration, optimised.names, found.sketch)
-            if products is not None and schedule.due("cosines"):
-                add(Key("update_cosine", optimised.name, optimised.names), products)
+        if products is not None and schedule.due("cosines"):
+            add(Key("update_cosine", optimised.name, optimised.names), products)
+
+    def _following(self, optimised: Optimised) -> "TritonSteps | None":
+        """What measures at once, told where the weights are after this step; None where that cannot be."""
+        steps = self._steps(optimised)
+        if steps is None or optimised.is_followed:
+            return steps
+        optimised.is_followed = steps.follow(optimised.parameters)
+        return steps if optimised.is_followed else None
 
     def _stats(self, optimised: Optimised, key: Any, tensors: Sequence[Tensor]) -> TensorStats:
         stats = optimised.stats.get(key)
@@ -347,6 +439,7 @@ class ParameterReader:
             sketch = stats(tensors, sketch=True).sketch
             assert sketch is not None
             sketch_products(sketch, sketch)
+        self._steps(optimised)
 
 
 def _pieces(tensors: list[Tensor]) -> list[Tensor]:

@@ -79,11 +79,14 @@ class Pipeline(Generic[T]):
     def _work(self) -> None:
         while True:
             self._busy = True
-            while batch := self._arrived():
+            batch = self._arrived()
+            while batch:
                 try:
                     self._consume(batch)
                 except Exception as error:
                     self.fail(error)
+                # Few sheets cost nearly as much as many: those that came meanwhile wait for company.
+                batch = self._arrived() if len(batch) == _MOST_WAITING or self._closing else []
             self._busy = False
             if self._closing:
                 return

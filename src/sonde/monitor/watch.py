@@ -33,8 +33,9 @@ from sonde.monitor.schedule import Schedule
 from sonde.monitor.sharing import Sharing
 from sonde.monitor.sheets import Key, Sheet
 from sonde.monitor.transport import NOTHING, AtOnce, Delivery, PinnedRing, Transport
+from sonde.probes.hooks import take_off
 from sonde.probes.parameters import Watched, parameter_names
-from sonde.probes.seams import CLIP_BY_NORM, CLIP_BY_VALUE, SCALER_STEP, Clip, ScalerStep
+from sonde.probes.seams import CLIP_BY_NORM, CLIP_BY_VALUE, MAKE_GRAPHS, SCALER_STEP, Clip, ScalerStep
 from sonde.rules.configuring import configured
 from sonde.store import endings
 from sonde.store.profiles import read_profile
@@ -261,6 +262,7 @@ class Watch:
         self._undo.append(CLIP_BY_NORM.listen(self._on_clip))
         self._undo.append(CLIP_BY_VALUE.listen(self._on_clip))
         self._undo.append(SCALER_STEP.listen(self._on_scaler))
+        self._undo.append(MAKE_GRAPHS.listen(self._on_graphs))
 
     def _put_last(self, optimised: Optimised) -> None:
         """Have our hook run after all others, which may change gradients."""
@@ -495,6 +497,11 @@ class Watch:
                 self._sheet.add(Key("scale", optimised.name), scale)
                 if event.unscaled_here:
                     self._sheet.add(Key("clip_scale", optimised.name), scale)
+
+    def _on_graphs(self, callables: Sequence[Any]) -> None:
+        """Modules with hooks cannot be made graphs: ours go."""
+        with self._guard:
+            take_off(part for module in callables if isinstance(module, nn.Module) for part in module.modules())
 
     def _on_load(self, optimizer: Optimizer) -> None:
         with self._guard:

@@ -1,4 +1,4 @@
-"""Places inside torch where something passes that no hook shows: clipping, and the gradient scaler's step.
+"""Places inside torch where something passes that no hook shows: clipping, the scaler's step, making CUDA graphs.
 
 A seam replaces one function of torch while anybody listens and puts it back with the last listener. The function's work
 and result are untouched; a listener that fails is the monitor's problem, not the training's.
@@ -109,8 +109,19 @@ def _wrap_scaler_step(original: Callable[..., Any], tell: Callable[[Any], None])
     return step
 
 
+def _wrap_make_graphs(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def make(callables: Any, *args: Any, **kwargs: Any) -> Any:
+        tell(callables if isinstance(callables, tuple) else (callables,))
+        return original(callables, *args, **kwargs)
+
+    return make
+
+
 # `clip_grad_norm_` calls the first one by its name in the module, so that it is seen however it was imported. The
 # second has no such inside: where it was imported by name before the watching began, it is not seen.
 CLIP_BY_NORM = Seam(clip_grad, "_clip_grads_with_norm_", _wrap_clip_by_norm)
 CLIP_BY_VALUE = Seam(torch.nn.utils, "clip_grad_value_", _wrap_clip_by_value)
 SCALER_STEP = Seam(torch.amp.GradScaler, "step", _wrap_scaler_step)
+# It refuses modules with hooks. Where it was imported by name before the watching began, it is not seen.
+MAKE_GRAPHS = Seam(torch.cuda, "make_graphed_callables", _wrap_make_graphs)

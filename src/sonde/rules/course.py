@@ -27,22 +27,24 @@ class Course(NamedTuple):
 
     width: int = 4
     means: tuple[float, ...] = ()
-    rest: tuple[float, ...] = ()
-    """Values of the block that is not full yet."""
+    total: float = 0.0
+    """Of the values in the block that is not full yet …"""
+    num_rest: int = 0
+    """… and how many they are."""
 
     @property
     def num_values(self) -> int:
         """All that were taken."""
-        return self.width * len(self.means) + len(self.rest)
+        return self.width * len(self.means) + self.num_rest
 
     def extended(self, value: float) -> "Course":
         """The course with one more value."""
         if not np.isfinite(value):
             return self
-        rest = (*self.rest, value)
-        if len(rest) < self.width:
-            return self._replace(rest=rest)
-        means = (*self.means, float(np.mean(rest)))
+        total, num = self.total + value, self.num_rest + 1
+        if num < self.width:
+            return Course(self.width, self.means, total, num)
+        means = (*self.means, total / num)
         if len(means) < _MOST_BLOCKS:
             return Course(self.width, means)
         pairs = np.array(means).reshape(-1, 2).mean(axis=1)

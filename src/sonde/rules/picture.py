@@ -50,6 +50,7 @@ class Picture(NamedTuple):
         grad_cosine: Moving average of the cosine between gradients of neighbouring steps.
         update_cosine: The same of updates.
         ratio: Update ratio ‖Δθ‖/‖θ‖ of the whole model, the latest.
+        ratio_peak: The largest so far.
         clip_share: Moving share of steps whose gradient was really clipped; NaN where no clip was ever seen.
         clip_factor: Moving average of the factor.
         val_loss: The latest validation loss.
@@ -83,6 +84,7 @@ class Picture(NamedTuple):
     grad_cosine: float = float("nan")
     update_cosine: float = float("nan")
     ratio: float = float("nan")
+    ratio_peak: float = float("nan")
     clip_share: float = float("nan")
     clip_factor: float = float("nan")
     val_loss: float = float("nan")
@@ -200,6 +202,7 @@ class Pictures:
             grad_cosine=float(averages[3]),
             update_cosine=float(averages[4]),
             ratio=_latest(scene, "update/ratio", old.ratio),
+            ratio_peak=float(np.fmax(old.ratio_peak, scene.value("update/ratio"))),
             clip_share=float(averages[1]),
             clip_factor=float(averages[2]),
             val_loss=val if "val/loss" in scene else old.val_loss,

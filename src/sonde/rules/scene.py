@@ -11,6 +11,10 @@ from sonde.core.records import Float64, Int64
 
 Derived = TypeVar("Derived")
 
+_DENSE = ("gradients", "weights", "grad-cosines", "update-cosines")  # tables that have a row a step on a GPU
+_REST_STEPS = 8
+_FIRST_STEPS = 20
+
 
 class Layers(NamedTuple):
     """One statistic of several parameters or modules."""
@@ -83,6 +87,9 @@ class Scene:
 class Scenes:
     """Makes scenes out of rows, and remembers the latest value of every layer.
 
+    Numbers of the whole run are in the scene of every step. Layers that are measured at every step are looked at in
+    every eighth, after the first twenty.
+
     Example:
         >>> scenes = Scenes()
         >>> columns = Columns("step", ("loss", "grad/rms@a", "grad/rms@b"))
@@ -95,6 +102,8 @@ class Scenes:
         self._splits: dict[int, tuple[Columns, _Split]] = {}
         self._latest: dict[str, _Latest] = {}
         self._kept: dict[str, tuple[tuple[int, ...], Any]] = {}
+        self._judged: dict[str, int] = {}
+        """The step at which each table's layers were last looked at."""
 
     def take(self, step: int, frames: Sequence[Frame], facts: Sequence[Fact]) -> Scene:
         """The scene of a step, from all of its rows."""
@@ -110,7 +119,7 @@ class Scenes:
             for tag, place in split.scalars:
                 if not missing[place]:
                     scalars[tag] = float(wide[place])
-            for group in split.groups:
+            for group in () if self._rests(frame, missing) else split.groups:
                 values, names = wide[group.places], group.names
                 if some_missing:
                     there = ~missing[group.places]
@@ -121,6 +130,19 @@ class Scenes:
                     layers.setdefault(group.path, []).append(Layers(names, values))
                     self._latest.setdefault(group.path, _Latest()).note(names, values, step)
         return Scene(step, scalars, layers, facts)
+
+    def _rests(self, frame: Frame, missing: npt.NDArray[np.bool_]) -> bool:
+        """Whether a table of layers is left out, having been looked at a few steps ago: they change slowly.
+
+        Not in the beginning, and not where something is not finite.
+        """
+        if not frame.columns.table.startswith(_DENSE):
+            return False
+        last = self._judged.get(frame.columns.table)
+        if last is None or frame.step <= _FIRST_STEPS or not 0 < frame.step - last < _REST_STEPS:
+            self._judged[frame.columns.table] = frame.step
+            return False
+        return bool((np.isfinite(frame.values) | missing).all())
 
     def latest(self, path: str) -> Layers | None:
         """Every layer's latest value of a statistic that is measured in turns; None where there is none yet."""
@@ -136,14 +158,14 @@ class Scenes:
         value: Derived = kept[1]
         return value
 
-    def state(self) -> dict[str, Layers]:
-        """All latest values, by statistic."""
-        return {path: latest.layers() for path, latest in self._latest.items()}
+    def state(self) -> dict[str, Any]:
+        """All that is remembered."""
+        return {"latest": {path: latest.layers() for path, latest in self._latest.items()}, "judged": self._judged}
 
-    def restore(self, state: Mapping[str, Layers]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` gave."""
-        self._latest, self._kept = {}, {}
-        for path, layers in state.items():
+        self._latest, self._kept, self._judged = {}, {}, dict(state["judged"])
+        for path, layers in state["latest"].items():
             latest = self._latest[path] = _Latest()
             latest.note(layers.names, layers.values, 0)
             latest.date(layers.steps)

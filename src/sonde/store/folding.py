@@ -10,11 +10,13 @@ time.
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sonde.core.frames import MISSING, Float32
-from sonde.store import layout
+from sonde.store import layout, lent_memory
 from sonde.store.row_log import HEADER_BYTES, RowLog
 from sonde.store.segments import BlockFile, Segment, block_path, read_segment, write_segment
 
@@ -50,9 +52,9 @@ def fold_log(folder: Path, number: int, tags: Sequence[str], bins: int, *, check
 def _series_first(values: Float32, bins: int) -> Float32:
     """Rows of columns as columns of rows: (rows, columns * bins) to (columns, rows * bins)."""
     rows, numbers = values.shape
-    return np.ascontiguousarray(values.reshape(rows, numbers // bins, bins).swapaxes(0, 1)).reshape(
-        numbers // bins, rows * bins
-    )
+    out: Float32 = lent_memory.empty((numbers // bins, rows, bins), np.float32)
+    out[:] = values.reshape(rows, numbers // bins, bins).swapaxes(0, 1)
+    return out.reshape(numbers // bins, rows * bins)
 
 
 def merge_due(segments: Sequence[tuple[str, Segment]]) -> list[str]:
@@ -87,7 +89,8 @@ def merge(folder: Path, names: Sequence[str], tags: Sequence[str], bins: int) ->
 
     def read(first: int, last: int) -> Float32:
         rows = sum(segment.rows for _, segment in sources)
-        out = np.full((last - first, rows * bins), MISSING, np.float32)
+        out: Float32 = lent_memory.empty((last - first, rows * bins), np.float32)
+        out[:] = MISSING
         place = 0
         for path, segment in sources:
             size = segment.rows * bins
@@ -99,10 +102,14 @@ def merge(folder: Path, names: Sequence[str], tags: Sequence[str], bins: int) ->
     assert first is not None
     assert last is not None
     target = folder / layout.segment_name(first[0], last[1])
-    yield from write_segment(target, tags, width, bins, np.concatenate(steps), np.concatenate(times), read)
+    yield from write_segment(target, tags, width, bins, _joined(steps), _joined(times), read)
     for name in names:
         shutil.rmtree(folder / name, ignore_errors=True)
         yield
+
+
+def _joined(pieces: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return np.concatenate(pieces, out=lent_memory.empty((sum(map(len, pieces)),), pieces[0].dtype))
 
 
 def _copy_columns(path: Path, segment: Segment, first: int, last: int, out: Float32) -> None:

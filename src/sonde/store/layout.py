@@ -25,6 +25,7 @@ superseded: readers skip it and the writer deletes it, so a crash between the tw
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +114,14 @@ def _names(folder: Path) -> list[str]:
     return before or []
 
 
-def replace_json(path: Path, value: Any) -> None:
-    """Write a JSON file so that a reader sees the old one or the new one, never half of it."""
+def replace_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON file, a line a key, so that a reader sees the old one or the new one, never half of it."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    # Indented by `json` itself it would leave 33 objects that hold each other behind, every second: beside all that
+    # torch keeps, the garbage collector looks for such rarely.
+    lines = (f" {strict_json.dumps(key)}: {strict_json.dumps(own)}" for key, own in value.items())
     try:
-        temporary.write_text(strict_json.dumps(value, indent=1) + "\n", encoding="utf-8")
+        temporary.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
         temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)

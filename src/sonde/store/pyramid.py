@@ -10,6 +10,7 @@ import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,10 @@ from sonde.store.breath import breathe
 
 BASE_ROWS = 64
 FACTOR = 8
+
+# Whole buckets. Some 60 bytes are made of each cell; with larger pieces the memory of the process would rise with the
+# first segment that is long enough, and the interpreter lock be held for milliseconds.
+_PIECE_CELLS = 1 << 14
 
 _HEADER = struct.Struct("<8sIIQII")  # magic, version, columns, rows, figures a bucket, reserved
 _MAGIC = b"SONDEPYR"
@@ -50,11 +55,14 @@ class Newest:
 
 def newest(step: Int64, time: Float64, columns: Float32) -> Newest:
     """The newest point of each column (`columns` has a row a series)."""
-    measured = ~is_missing(columns)
-    rows = len(step)
-    place = rows - 1 - np.argmax(measured[:, ::-1], axis=1)
-    value = columns[np.arange(len(columns)), place].copy()
-    value[~measured.any(axis=1)] = MISSING
+    num_columns, rows = columns.shape
+    place, value = np.empty(num_columns, np.intp), np.empty(num_columns, np.float32)
+    for first, last in _pieces(num_columns, max(1, _PIECE_CELLS // rows)):
+        some = columns[first:last]
+        measured = ~is_missing(some)
+        place[first:last] = rows - 1 - np.argmax(measured[:, ::-1], axis=1)
+        value[first:last] = some[np.arange(last - first), place[first:last]]
+        value[first:last][~measured.any(axis=1)] = MISSING
     return Newest(value, step[place], time[place])
 
 
@@ -73,47 +81,110 @@ def write(path: Path, step: Int64, time: Float64, columns: Float32) -> None:
         os.fsync(file.fileno())
 
 
+class _Level(NamedTuple):
+    """The finite values of a level's buckets, and how many there are of either kind; None where all are finite."""
+
+    low: Float32
+    high: Float32
+    total: Float64
+    finite: Float64 | None
+    nonfinite: Float64 | None
+
+
 def summarise(columns: Float32) -> Float32:
     """The figures of every column, (columns, 3 or 5, buckets of all levels): min, mean, max, and counts if needed."""
     num_columns, rows = columns.shape
-    finite = np.isfinite(columns)
-    if dense := bool(finite.all()):
-        low = high = columns
-        total, count = columns.astype(np.float64), np.ones(1)
-        nonfinite = np.zeros(1)
-    else:
-        low, high = (
-            np.where(finite, columns, np.float32(np.inf)),
-            np.where(finite, columns, np.float32(-np.inf)),
-        )
-        total, count = np.where(finite, columns, np.float64(0)), finite.astype(np.float64)
-        nonfinite = (~finite & ~is_missing(columns)).astype(np.float64)
-    figures = np.empty((num_columns, 3 if dense else 5, sum(level_sizes(rows))), np.float32)
-    place, factor, size = 0, BASE_ROWS, rows
-    counts_a_row = np.ones(rows) if dense else None
+    level = _base(columns)
+    figures = np.empty((num_columns, 3 if level.finite is None else 5, sum(level_sizes(rows))), np.float32)
+    place, bucket = 0, BASE_ROWS
     while True:
-        breathe()  # numpy keeps the interpreter lock in `where` and `reduceat`: a few milliseconds for a large block
-        cuts = np.arange(0, size, factor)
-        low, high = np.minimum.reduceat(low, cuts, axis=1), np.maximum.reduceat(high, cuts, axis=1)
-        total = np.add.reduceat(total, cuts, axis=1)
-        if counts_a_row is not None:
-            counts_a_row = np.add.reduceat(counts_a_row, cuts)
-            count = counts_a_row
-        else:
-            count, nonfinite = np.add.reduceat(count, cuts, axis=1), np.add.reduceat(nonfinite, cuts, axis=1)
-        size = len(cuts)
-        level = figures[:, :, place : place + size]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            level[:, 1] = total / count
-        level[:, 0], level[:, 2] = low, high
-        if not dense:
-            empty = count == 0
-            level[:, 0][empty] = np.nan
-            level[:, 2][empty] = np.nan
-            level[:, 3], level[:, 4] = count, nonfinite
+        size = level.low.shape[1]
+        _fill(figures[:, :, place : place + size], level, _sizes(rows, bucket, size))
         if size == 1:
             return figures
-        place, factor = place + size, FACTOR
+        place, bucket = place + size, bucket * FACTOR
+        breathe()  # numpy keeps the interpreter lock in `reduceat`
+        level = _coarser(level, FACTOR)
+
+
+def _fill(figures: Float32, level: _Level, sizes: Int64) -> None:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        figures[:, 1] = level.total / (sizes if level.finite is None else level.finite)
+    figures[:, 0], figures[:, 2] = level.low, level.high
+    if level.finite is not None:
+        none = level.finite == 0
+        figures[:, 0][none] = np.nan
+        figures[:, 2][none] = np.nan
+        figures[:, 3], figures[:, 4] = level.finite, level.nonfinite
+
+
+def _sizes(rows: int, bucket: int, num_buckets: int) -> Int64:
+    """Rows of each bucket of a level."""
+    sizes = np.full(num_buckets, bucket, np.int64)
+    sizes[-1] = rows - bucket * (num_buckets - 1)
+    return sizes
+
+
+def _base(columns: Float32) -> _Level:
+    """Level 0, piece by piece: what is made of all cells at once would be ten times as large as they are."""
+    num_columns, rows = columns.shape
+    pieces = [
+        (slice(*some), slice(*stretch))
+        for some in _pieces(num_columns, max(1, _PIECE_CELLS // rows))
+        for stretch in _pieces(rows, _PIECE_CELLS)
+    ]
+    dense = all(bool(np.isfinite(columns[piece]).all()) for piece in pieces)
+    shape = num_columns, level_sizes(rows)[0]
+    level = _Level(
+        np.empty(shape, np.float32),
+        np.empty(shape, np.float32),
+        np.empty(shape),
+        None if dense else np.empty(shape),
+        None if dense else np.empty(shape),
+    )
+    for some, stretch in pieces:
+        breathe()  # numpy keeps the interpreter lock in `where` and `reduceat`
+        buckets = slice(stretch.start // BASE_ROWS, -(-stretch.stop // BASE_ROWS))
+        part = _coarser(_cells(columns[some, stretch], dense=dense), BASE_ROWS)
+        for whole, own in zip(level, part, strict=True):
+            if whole is not None:
+                whole[some, buckets] = own
+    return level
+
+
+def _cells(columns: Float32, *, dense: bool) -> _Level:
+    """Each value as a bucket of its own."""
+    if dense:
+        return _Level(columns, columns, columns.astype(np.float64), None, None)
+    finite = np.isfinite(columns)
+    return _Level(
+        np.where(finite, columns, np.float32(np.inf)),
+        np.where(finite, columns, np.float32(-np.inf)),
+        np.where(finite, columns, np.float64(0)),
+        finite.astype(np.float64),
+        (~finite & ~is_missing(columns)).astype(np.float64),
+    )
+
+
+def _coarser(level: _Level, factor: int) -> _Level:
+    """So many buckets as one, the last one of what is left."""
+    cuts = np.arange(0, level.low.shape[1], factor)
+    return _Level(
+        np.minimum.reduceat(level.low, cuts, axis=1),
+        np.maximum.reduceat(level.high, cuts, axis=1),
+        _sums(level.total, factor),
+        None if level.finite is None else _sums(level.finite, factor),
+        None if level.nonfinite is None else _sums(level.nonfinite, factor),
+    )
+
+
+def _sums(values: Float64, factor: int) -> Float64:
+    return np.add.reduceat(values, np.arange(0, values.shape[1], factor), axis=1)
+
+
+def _pieces(total: int, size: int) -> list[tuple[int, int]]:
+    """From 0 to `total` in pieces of a size: where each begins and ends."""
+    return [(first, min(first + size, total)) for first in range(0, total, size)]
 
 
 class Pyramid:
@@ -174,9 +245,7 @@ class Pyramid:
     def _counts(self, figures: list[npt.NDArray[np.float32]], size: int, bucket: int) -> tuple[Int64, Int64]:
         if self._figures == 5:
             return figures[3].astype(np.int64), figures[4].astype(np.int64)
-        finite = np.full(size, bucket, np.int64)
-        finite[-1] = self.rows - bucket * (size - 1)
-        return finite, np.zeros(size, np.int64)
+        return _sizes(self.rows, bucket, size), np.zeros(size, np.int64)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from sonde.core.frames import Float32
 from sonde.core.records import Float64, Int64
+from sonde.store import lent_memory
 
 _MAGIC = b"SONDEROW"
 _HEADER = struct.Struct("<8sIIQ")  # magic, version, width, number of the log
@@ -120,7 +121,7 @@ class RowLog:
 
     def _fields(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
         """The bytes `offset` to `offset + size` of each good row."""
-        out = np.empty((len(self), size), np.uint8)
+        out = lent_memory.empty((len(self), size), np.uint8)
         stride = self.dtype.itemsize
         if stride <= max(16 * size, 4096):  # reading it all costs less than many small reads
             chunk = max(1, _CHUNK_BYTES // stride)

@@ -33,6 +33,7 @@ MAX_COLUMNS = 500
 MAX_CELLS = 1 << 20
 _COMPRESSED_VALUES = 128  # shorter columns do not get smaller, and twice as slow
 _COLUMNS_A_BREATH = 128
+_CELLS_A_BREATH = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +119,7 @@ def write_segment(
             _write_block(block_path(temporary, number), tags[first:last], bins, step, time, columns)
             if bins == 1:
                 pyramid.write(block_path(temporary, number, "pyramid"), step, time, columns)
+            _release()
             yield
         about = {
             "rows": rows,
@@ -187,24 +189,31 @@ def _write_block(path: Path, tags: Sequence[str], bins: int, step: Int64, time: 
         os.fsync(file.fileno())
 
 
+def _release() -> None:
+    """Have Arrow's allocator give back what it keeps: ten times what was in use, and more with each longer segment."""
+    pool = pa.default_memory_pool()
+    if pool.backend_name != "system":  # there it would be the memory of all threads, the training's among them
+        pool.release_unused()
+
+
 def _to_arrow(columns: Float32, bins: int) -> Iterator[pa.Array]:
     columns = np.ascontiguousarray(columns)
-    rows = columns.shape[1] // bins
-    missing = is_missing(columns[:, ::bins])  # of a histogram, all bins or none are measured
-    num_missing = missing.sum(axis=1).tolist()
-    valid = np.packbits(~missing, axis=1, bitorder="little")
-    data, validity = pa.py_buffer(columns), pa.py_buffer(valid)
-    stride, valid_stride = columns.shape[1] * 4, valid.shape[1]
-    for i, nulls in enumerate(num_missing):
-        if i % _COLUMNS_A_BREATH == 0:
-            breathe()
-        mask = validity.slice(i * valid_stride, valid_stride) if nulls else None
-        values = data.slice(i * stride, stride)
-        if bins == 1:
-            yield pa.Array.from_buffers(pa.float32(), rows, [mask, values], nulls)
-        else:
-            child = pa.Array.from_buffers(pa.float32(), rows * bins, [None, values], 0)
-            yield pa.Array.from_buffers(pa.list_(pa.float32(), bins), rows, [mask], nulls, children=[child])
+    rows, stride = columns.shape[1] // bins, columns.shape[1] * 4
+    data = pa.py_buffer(columns)
+    at_once = max(1, min(_COLUMNS_A_BREATH, _CELLS_A_BREATH // rows))
+    for first in range(0, len(columns), at_once):
+        breathe()
+        missing = is_missing(columns[first : first + at_once, ::bins])  # of a histogram, all bins or none are measured
+        valid = np.packbits(~missing, axis=1, bitorder="little")
+        validity, valid_stride = pa.py_buffer(valid), valid.shape[1]
+        for i, nulls in enumerate(missing.sum(axis=1).tolist()):
+            mask = validity.slice(i * valid_stride, valid_stride) if nulls else None
+            values = data.slice((first + i) * stride, stride)
+            if bins == 1:
+                yield pa.Array.from_buffers(pa.float32(), rows, [mask, values], nulls)
+            else:
+                child = pa.Array.from_buffers(pa.float32(), rows * bins, [None, values], 0)
+                yield pa.Array.from_buffers(pa.list_(pa.float32(), bins), rows, [mask], nulls, children=[child])
 
 
 def read_footer(path: str) -> Any:

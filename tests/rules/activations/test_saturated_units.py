@@ -18,3 +18,28 @@ def test_a_loss_that_falls_may_saturate() -> None:
 def test_few_saturated_values_and_none_at_all_say_nothing() -> None:
     assert not judge(SaturatedUnits(), [row | {"act/saturated@tanh": 0.2} for row in rows(120, loss=flat(120))])
     assert not judge(SaturatedUnits(), rows(120, loss=flat(120)))
+
+
+def once(num: int, at: int, loss: list[float], **shares: float) -> list[dict[str, float]]:
+    """A run with a single look at several functions."""
+    table = rows(num, loss=loss)
+    table[at] |= {f"act/saturated@{name}": share for name, share in shares.items()}
+    return table
+
+
+def test_functions_that_are_all_saturated_from_the_start_are_a_warning_at_the_first_look() -> None:
+    seen = alarms(judge(SaturatedUnits(), once(80, 39, falling(80, start=1.3, end=0.4), one=0.83, two=0.88)))
+    assert [step for step, _ in seen] == [40]
+    assert seen[0][1].where == ("two", "one")
+
+
+def test_one_function_among_others_or_a_loss_that_is_nearly_gone_is_no_alarm() -> None:
+    assert not judge(SaturatedUnits(), once(80, 39, falling(80, end=0.4), one=0.2, two=0.95))
+    assert worst(judge(SaturatedUnits(), once(300, 280, falling(300, end=0.0), one=0.9, two=0.9))) is Severity.INFO
+
+
+def test_functions_that_saturate_as_the_loss_falls_are_sure_of_themselves() -> None:
+    table = once(200, 19, falling(200, end=0.5), one=0.1, two=0.1)
+    for at in (99, 149, 199):
+        table[at] |= {"act/saturated@one": 0.9, "act/saturated@two": 0.9}
+    assert worst(judge(SaturatedUnits(), table)) is Severity.INFO

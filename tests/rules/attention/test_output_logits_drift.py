@@ -34,3 +34,9 @@ def test_log_z_of_a_large_vocabulary_that_stays_is_healthy() -> None:
     assert not judge(OutputLogitsDrift(), rows(10, logits__log_z=[11.0, 12.0, 11.5, 12.5, 12.0] * 2))
     assert not judge(OutputLogitsDrift(), rows(10, logits__log_z=float("nan")))
     assert not judge(OutputLogitsDrift(), rows(10, loss=1.0))
+
+
+def test_a_first_log_z_that_is_one_large_logit_is_no_sign_of_many_outputs() -> None:
+    table = run([*falling(230), *flat(170, 0.4, noise=0.01)], [3.6, 8.0, 16.0, 30.0])
+    assert alarms(judge(OutputLogitsDrift(), [table[0] | {"logits/absmax": 2.4}, *table[1:]]))
+    assert not judge(OutputLogitsDrift(), [table[0] | {"logits/absmax": 10.3}, *table[1:]])

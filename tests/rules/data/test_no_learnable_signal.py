@@ -1,6 +1,8 @@
+import numpy as np
 import pytest
-from tests.rules.traces import alarms, falling, flat, judge, rows
+from tests.rules.traces import alarms, falling, flat, judge, rows, worst
 
+from sonde.core.findings import Severity
 from sonde.rules.data.no_learnable_signal import NoLearnableSignal
 from sonde.rules.scene import Fact
 
@@ -47,3 +49,17 @@ def test_trainings_that_learn_and_short_ones_are_left_alone(seed: int) -> None:
     short = rows(150, loss=flat(150, 1.8), grad__norm=flat(150, 0.5), update__ratio=1e-3)
     assert judge(NoLearnableSignal(), short, facts=LABELS) == []
     assert judge(NoLearnableSignal(), rows(400, loss=float("nan")), facts=LABELS) == []
+
+
+def test_a_slow_descent_is_no_missing_signal_and_noise_keeps_it_information() -> None:
+    line = list(np.linspace(2.3, 2.22, 400) * np.array(flat(400, noise=0.01)))
+    assert judge(NoLearnableSignal(), rows(400, loss=line, grad__norm=1.0, update__ratio=1e-3)) == []
+    noisy = [*[1.9] * 5, *flat(205, 2.0, noise=0.25)]
+    wild = rows(210, loss=noisy, grad__norm=1.0, update__ratio=1e-3)
+    assert worst(judge(NoLearnableSignal(), wild)) is Severity.INFO
+
+
+def test_a_start_above_what_ignoring_the_inputs_gives_may_come_down_to_it() -> None:
+    line = np.concatenate([np.linspace(1.86, 1.79, 150), np.full(150, 1.79)])
+    table = rows(300, loss=list(line * np.array(flat(300, noise=0.01))), grad__norm=1.0, update__ratio=1e-3)
+    assert alarms(judge(NoLearnableSignal(), table, facts=LABELS))

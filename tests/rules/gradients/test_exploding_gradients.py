@@ -48,3 +48,21 @@ def test_growth_with_depth_is_information_while_the_loss_falls() -> None:
 def test_nan_norms_and_missing_ones_are_left_to_other_rules() -> None:
     assert not judge(ExplodingGradients(), rows(30, loss=1.0, grad__norm=float("nan")))
     assert not judge(ExplodingGradients(), rows(30, loss=1.0))
+
+
+def thrown(ratio: float, size: float) -> list[dict[str, float]]:
+    """A first step at a hundred times the later norms, with an update of the first matrix by `ratio` of its norm."""
+    table = rows(60, loss=falling(60), grad__norm=[200.0, 50.0, *flat(58, 2.0)])
+    table[0] |= {"update/ratio@rnn.weight_ih_l0": ratio, "grad/rms@rnn.weight_ih_l0": size, "grad/rms@head.weight": 0.2}
+    return table
+
+
+def test_a_first_step_that_throws_the_weights_away_is_a_warning() -> None:
+    seen = alarms(judge(ExplodingGradients(), thrown(2.0, 9.0)))
+    assert [step for step, _ in seen] == [40]
+    assert (seen[0][1].where, seen[0][1].since) == (("rnn.weight_ih_l0",), 1)
+
+
+def test_smaller_steps_and_gradients_alike_in_all_matrices_are_no_alarm() -> None:
+    assert not alarms(judge(ExplodingGradients(), thrown(0.5, 9.0)))
+    assert not alarms(judge(ExplodingGradients(), thrown(2.0, 0.3)))

@@ -11,7 +11,8 @@ def every_ten(table: list[dict[str, float]], more: dict[str, float]) -> list[dic
 
 
 def test_it_is_a_warning_as_soon_as_a_stuck_loss_can_be_judged() -> None:
-    seen = judge(GradientsVanishWithDepth(), every_ten(rows(120, loss=flat(120, noise=0.01)), FADING))
+    milder = {tag: value**0.5 for tag, value in FADING.items()}
+    seen = judge(GradientsVanishWithDepth(), every_ten(rows(120, loss=flat(120, noise=0.01)), milder))
     assert seen[0][0] == 11
     assert alarms(seen)[0][0] == 100
     assert alarms(seen)[0][1].where[0] == "0.weight"
@@ -32,3 +33,17 @@ def test_a_normalisation_is_known_by_its_values() -> None:
     sizes = {f"grad/rms@{layer}.weight": 1.0 for layer in range(1, 6)} | {"grad/rms@0.weight": 1e-9}
     units = {"weight/mean@0.weight": 1.0, "weight/std@0.weight": 0.01}
     assert not judge(GradientsVanishWithDepth(), every_ten(rows(120, loss=1.0), units | sizes))
+
+
+def test_where_next_to_nothing_arrives_from_the_start_the_first_forty_losses_are_enough() -> None:
+    seen = judge(GradientsVanishWithDepth(), every_ten(rows(60, loss=flat(60, noise=0.05)), FADING))
+    assert alarms(seen)[0][0] == 41
+
+
+def test_not_so_in_a_warmup_nor_where_it_began_later_nor_where_the_loss_has_begun_to_fall() -> None:
+    warming = rows(60, loss=flat(60), lr=[1e-4 * (step + 1) for step in range(60)])
+    assert worst(judge(GradientsVanishWithDepth(), every_ten(warming, FADING))) is Severity.INFO
+    later = every_ten(rows(60, loss=flat(60)), FADING)
+    later[0] = dict.fromkeys(later[0], 1.0)
+    assert worst(judge(GradientsVanishWithDepth(), later)) is Severity.INFO
+    assert worst(judge(GradientsVanishWithDepth(), every_ten(rows(60, loss=falling(60)), FADING))) is Severity.INFO

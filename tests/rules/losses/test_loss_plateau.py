@@ -1,5 +1,8 @@
 """LOS005 loss-plateau."""
 
+import numpy as np
+import pytest
+
 from sonde.core.findings import Severity
 from sonde.rules.losses.loss_plateau import LossPlateau
 
@@ -37,3 +40,12 @@ def test_it_is_information_while_the_rate_decays() -> None:
 def test_a_falling_loss_and_one_that_never_fell_are_silent() -> None:
     assert judge(LossPlateau(), rows(300, loss=[3 * 0.99**i for i in range(300)], grad__norm=1.0)) == []
     assert judge(LossPlateau(), rows(300, loss=flat(300, noise=0.01), grad__norm=1.0)) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slow_descent_under_noise_is_neither_a_plateau_nor_an_alarm(seed: int) -> None:
+    line = np.linspace(2.3, 1.6, 600)
+    quiet, noisy = (list(line * np.array(flat(600, noise=noise, seed=seed))) for noise in (0.05, 0.3))
+    late = [(step, sighting) for step, sighting in judge(LossPlateau(), rows(600, loss=quiet, lr=0.01)) if step > 300]
+    assert late == []
+    assert alarms(judge(LossPlateau(), rows(600, loss=noisy, lr=0.01))) == []

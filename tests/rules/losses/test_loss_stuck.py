@@ -32,3 +32,9 @@ def test_falling_breaking_through_and_going_bad_later_are_silent() -> None:
 def test_losses_about_zero_and_short_runs_are_not_judged() -> None:
     assert judge(LossStuck(), rows(300, loss=np.random.default_rng(0).normal(size=300))) == []
     assert judge(LossStuck(), rows(90, loss=flat(90))) == []
+
+
+def test_noise_that_could_hide_a_fall_keeps_it_information() -> None:
+    calm, wild = (rows(240, loss=flat(240, 2.3, noise=noise, seed=3), lr=0.01) for noise in (0.05, 0.5))
+    assert worst(judge(LossStuck(), calm)) is Severity.WARNING
+    assert worst(judge(LossStuck(), wild)) is Severity.INFO

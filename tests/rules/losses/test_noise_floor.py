@@ -32,3 +32,23 @@ def test_a_decaying_rate_and_a_quiet_plateau_are_silent() -> None:
     assert judge(NoiseFloor(), rows(400, loss=falling(400, noise=0.3), lr=rate)) == []
     quiet = [*falling(100), *flat(300, 0.4, noise=0.02)]
     assert judge(NoiseFloor(), rows(400, loss=quiet, lr=0.1)) == []
+
+
+def _noisy(curve: np.ndarray) -> list[dict[str, float]]:
+    """600 steps about a curve, with noise in training and in validation."""
+    rng = np.random.default_rng(5)
+    losses = curve * np.exp(0.3 * rng.normal(size=600))
+    validations = [None if i % 40 else float(curve[i] * np.exp(0.4 * rng.normal())) for i in range(600)]
+    return rows(600, loss=list(losses), val__loss=validations, lr=0.1, grad__norm=1.0)
+
+
+def test_a_floor_that_sinks_slowly_is_no_warning() -> None:
+    sinking = np.concatenate([np.linspace(1.0, 0.5, 100), 0.5 * 0.998 ** np.arange(500)])
+    assert worst(judge(NoiseFloor(), _noisy(sinking))) is Severity.INFO
+    standing = np.concatenate([np.linspace(1.0, 0.2, 100), np.full(500, 0.2)])
+    assert worst(judge(NoiseFloor(), _noisy(standing))) is Severity.WARNING
+
+
+def test_a_floor_of_two_percent_is_as_good_as_solved() -> None:
+    low = np.concatenate([np.geomspace(1.0, 0.02, 100), np.full(500, 0.02)])
+    assert worst(judge(NoiseFloor(), _noisy(low))) is Severity.INFO

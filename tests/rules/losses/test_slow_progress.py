@@ -27,3 +27,8 @@ def test_learning_curves_plateaus_and_warmups_are_silent() -> None:
     assert judge(SlowProgress(), rows(300, loss=flat(300), update__ratio=1e-4, lr=0.1)) == []
     warmup = [1e-5 * (i + 1) for i in range(250)]
     assert judge(SlowProgress(), rows(250, loss=_line(250), update__ratio=1e-4, lr=warmup)) == []
+
+
+def test_a_straight_line_that_will_soon_be_done_is_no_warning() -> None:
+    steep = list(np.linspace(1.0, 0.28, 300) * np.array(flat(300, noise=0.02)))
+    assert worst(judge(SlowProgress(), rows(300, loss=steep, update__ratio=2e-4, lr=1e-4))) is Severity.INFO

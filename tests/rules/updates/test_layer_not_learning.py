@@ -43,3 +43,11 @@ def test_a_matrix_far_below_its_peers_is_information_while_training_goes_well() 
     assert {sighting.severity for _, sighting in seen} == {Severity.INFO}
     assert seen[0][1].where == ("2.weight",)
     assert seen[0][0] == 3
+
+
+def test_a_bias_in_front_of_a_batch_normalisation_has_rounding_for_a_gradient() -> None:
+    table = run(40, {"b.bias"})
+    table[0] |= {f"grad/rms@{name}": 5e-8 if name == "b.bias" else 0.02 for name in NAMES}
+    assert not judge(LayerNotLearning(), table)
+    table[0]["grad/rms@b.bias"] = 1e-3
+    assert alarms(judge(LayerNotLearning(), table))

@@ -12,9 +12,10 @@ from sonde.signals.phases import Phase
 
 
 class SaturatedUnitsState(NamedTuple):
-    """Looks in a row with mostly saturated values, by module."""
+    """By module: looks in a row with mostly saturated values, and whether the first look was one."""
 
     counts: tuple[tuple[str, int], ...] = ()
+    from_start: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,10 +23,11 @@ class SaturatedUnits:
     """Most values of a bounded activation function lie where it is flat.
 
     What it detects:
-        More than `share` of a sigmoid's, tanh's or the like's values in its flat part, at two looks in a row.
-        Information by itself; a warning while training is hurt, or where more than `most` are saturated and the loss no
-        longer falls while it is not nearly gone and the rate has not decayed, or where all of several bounded functions
-        are saturated to three quarters and 30% of the loss is left after 150 losses.
+        More than `share` of a sigmoid's, tanh's or the like's values in its flat part, at two looks in a row, or of all
+        of several such functions at one look. Information by itself; a warning while training is hurt, or where more
+        than `most` are saturated and the loss no longer falls while it is not nearly gone and the rate has not decayed,
+        or where all of several bounded functions are saturated to `all_share`, were mostly so at their first look and
+        a tenth of the loss is still there: that is no certainty, which comes with learning.
 
     Why it matters:
         Hardly any gradient passes a flat function: what lies before it stops learning.
@@ -39,7 +41,8 @@ class SaturatedUnits:
 
     When it is wrong:
         Gates of recurrent networks and outputs of classifiers saturate when they are sure, and that is success: then
-        the loss is low.
+        the loss is low, and they were not saturated at first. A network that is binary on purpose looks the same from
+        its first step on.
 
     References:
         Glorot and Bengio, Understanding the difficulty of training deep feedforward neural networks, AISTATS 2010.
@@ -59,6 +62,7 @@ class SaturatedUnits:
 
     share: float = 0.5
     most: float = 0.9
+    all_share: float = 0.75
 
     def init(self) -> SaturatedUnitsState:
         """Before the first step."""
@@ -69,21 +73,24 @@ class SaturatedUnits:
         layers = look.scene.layers("act/saturated")
         if layers is None:
             return state, ()
-        counts = dict(state.counts)
+        counts, from_start = dict(state.counts), state.from_start
         values = dict(zip(layers.names, layers.values.tolist(), strict=True))
         for name, value in values.items():
+            if name not in counts and value > self.share:
+                from_start |= {name}
             counts[name] = counts.get(name, 0) + 1 if value > self.share else 0
-        state = SaturatedUnitsState(tuple(counts.items()))
-        found = sorted((n for n in values if counts[n] >= 2), key=lambda name: -values[name])
+        state = SaturatedUnitsState(tuple(counts.items()), from_start)
+        least = 1 if len(values) > 1 and all(counts[name] for name in values) else 2
+        found = sorted((n for n in values if counts[n] >= least), key=lambda name: -values[name])
         if not found:
             return state, ()
         picture = look.picture
         stalled = picture.num_losses >= 100 and not picture.is_falling and picture.phase is not Phase.DECAY
         wide = values[found[0]] > self.most and stalled and picture.progress < 0.9
         bounded = look.scenes.latest("act/saturated")
-        all_flat = bounded is not None and len(bounded.names) > 1 and bool((bounded.values > 0.75).all())
-        slow = all_flat and picture.num_losses >= 150 and picture.progress < 0.7
-        severity = Severity.WARNING if is_hurt(picture) or wide or slow else Severity.INFO
+        born = bounded is not None and len(bounded.names) > 1 and bool((bounded.values > self.all_share).all())
+        born = born and from_start.issuperset(counts) and picture.progress < 0.9
+        severity = Severity.WARNING if is_hurt(picture) or wide or born else Severity.INFO
         message = f"{values[found[0]]:.0%} of the values of {found[0]} are saturated"
         evidence = Evidence(tag=f"act/saturated@{found[0]}", step=look.scene.step, value=values[found[0]], expected=0.0)
         return state, (Sighting(severity, message, where=tuple(found), evidence=(evidence,)),)

@@ -9,15 +9,24 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import kind_of, slope
+from sonde.rules.levels import is_alone
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Look, Sighting
 from sonde.rules.scene import Layers
 
+_FIRST = 20
+_SIZES = ("batch/size", "batch/samples", "batch/tokens")
+
 
 class VarianceWithDepthState(NamedTuple):
-    """When it was first seen."""
+    """When it was first seen; the first losses; looks at bias gradients, until one does not grow towards the input."""
 
     since: int = -1
+    losses: tuple[float, ...] = ()
+    sizes: tuple[float, ...] = ()
+    """Numbers of examples and tokens in a batch: multiples of guessing that a sum would start at."""
+    num_looks: int = 0
+    is_even: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,14 +36,19 @@ class VarianceWithDepth:
     What it detects:
         log RMS of the outputs of modules of one kind (the same name but for numbers), in their order, is a line (R² ≥
         0.8 over at least four, or all steps one way by more than threefold each over three) whose ends are more than
-        `spread` times apart. Each module counts by its latest look. Information; a warning while training is hurt.
+        `spread` times apart. Each module counts by its latest look. Or RMS gradients of biases of one kind do so
+        towards the input (R² ≥ 0.9) from the first look on, at two looks at least: a bias gets the gradient that passes
+        its layer, so that its growth is the layers' gain, which also is what activations grow by on their way forward.
+        Information; a warning while training is hurt, or where the growth has reached the loss: the first one was more
+        than `drop` times the median of losses 11 to 20, or that median is more than twice what guessing gives, and not
+        by the batch's size, as of a summed loss.
 
     Why it matters:
         What grows on the way forward explodes on the way back, and what fades vanishes; at the start it is the
         initialisation.
 
     Evidence:
-        `act/rms@…` of the first and the last of them.
+        `act/rms@…` of the first and the last of them; `grad/rms@…` of the first and the last bias; the first `loss`.
 
     What to do:
         He initialisation for ReLU-likes, Xavier for tanh; LSUV (`sonde`'s toolkit sets and reports it); a normalisation
@@ -42,6 +56,7 @@ class VarianceWithDepth:
 
     When it is wrong:
         In pre-norm residual networks the stream grows by design, but like the square root of depth, not geometrically.
+        Gradients of biases also grow with the number of positions that they are summed over, as in early convolutions.
 
     References:
         He et al., Delving deep into rectifiers, ICCV 2015. Mishkin and Matas, All you need is a good init, ICLR 2016.
@@ -49,7 +64,7 @@ class VarianceWithDepth:
 
     code: ClassVar[str] = "ACT005"
     name: ClassVar[str] = "variance-with-depth"
-    needs: ClassVar[tuple[str, ...]] = ("act/rms@",)
+    needs: ClassVar[tuple[str, ...]] = ("act/rms@", "grad/rms@")
     causes: ClassVar[tuple[Cause, ...]] = (
         Cause.BAD_INITIALISATION,
         Cause.ACTIVATION_EXPLOSION,
@@ -60,35 +75,69 @@ class VarianceWithDepth:
     quiet_steps: ClassVar[int] = 1_000
 
     spread: float = 30.0
+    drop: float = 4.0
 
     def init(self) -> VarianceWithDepthState:
         """Before the first step."""
         return VarianceWithDepthState()
 
     def step(self, state: VarianceWithDepthState, look: Look) -> tuple[VarianceWithDepthState, Sequence[Sighting]]:
-        """Look at the modules whose turn it is, and again at the 100th loss, when progress can be judged."""
+        """Look at the modules and biases whose turn it is, and again at the 100th loss, when progress can be judged."""
+        sizes = [look.scene.value(tag) for tag in _SIZES if tag in look.scene]
+        if sizes:
+            state = state._replace(sizes=tuple(sizes))
+        if len(state.losses) < _FIRST and np.isfinite(look.picture.loss):
+            state = state._replace(losses=(*state.losses, look.picture.loss))
+        state, backward = self._backward(state, look)
+        if backward is not None:
+            return self._see(state, look, "gradients of biases", "grad/rms", backward)
         latest = look.scenes.latest("act/rms")
         looked = look.scene.layers("act/rms") is not None
         if latest is None or not (looked or look.picture.num_losses == 100):
             return state, ()
-        found = self._chain(Layers(latest.names, latest.values))
-        if found is None:
-            return state, ()
-        state = VarianceWithDepthState(state.since if state.since >= 0 else look.scene.step)
-        first, last = float(found.values[0]), float(found.values[-1])
-        message = (
-            f"activations {'grow' if last > first else 'fade'} with depth: RMS {first:.3g} at {found.names[0]}, "
-            f"{last:.3g} at {found.names[-1]}"
-        )
-        evidence = Evidence(tag=f"act/rms@{found.names[-1]}", step=look.scene.step, value=last, expected=first)
-        severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
-        return state, (
-            Sighting(
-                severity, message, where=found.names[:1] + found.names[-1:], evidence=(evidence,), since=state.since
-            ),
-        )
+        forward = self._chain(Layers(latest.names, latest.values), fit=0.8)
+        return (state, ()) if forward is None else self._see(state, look, "activations", "act/rms", forward)
 
-    def _chain(self, layers: Layers) -> Layers | None:
+    def _see(
+        self, state: VarianceWithDepthState, look: Look, what: str, path: str, found: Layers
+    ) -> tuple[VarianceWithDepthState, Sequence[Sighting]]:
+        state = state._replace(since=state.since if state.since >= 0 else look.scene.step)
+        first, last = float(found.values[0]), float(found.values[-1])
+        how = "fade" if last < first else "grow"
+        where = "with depth" if path == "act/rms" else "on their way to the output"
+        message = f"{what} {how} {where}: RMS {first:.3g} at {found.names[0]}, {last:.3g} at {found.names[-1]}"
+        evidence = Evidence(tag=f"{path}@{found.names[-1]}", step=look.scene.step, value=last, expected=first)
+        explodes = (last > first) == (path == "act/rms")
+        alarm = is_hurt(look.picture) or (explodes and self._begins_badly(state, look))
+        severity = Severity.WARNING if alarm else Severity.INFO
+        ends = found.names[:1] + found.names[-1:]
+        return state, (Sighting(severity, message, where=ends, evidence=(evidence,), since=state.since),)
+
+    def _backward(self, state: VarianceWithDepthState, look: Look) -> tuple[VarianceWithDepthState, Layers | None]:
+        """The biases along which gradients have grown towards the input ever since the first look."""
+        layers = look.scene.layers("grad/rms")
+        if layers is None or state.is_even:
+            return state, None
+        places = [place for place, name in enumerate(layers.names) if name.endswith("bias")]
+        biases = Layers(tuple(layers.names[place] for place in places), layers.values[places])
+        chain = self._chain(biases, fit=0.9)
+        if chain is None or chain.values[-1] > chain.values[0]:
+            return state._replace(is_even=True), None
+        state = state._replace(num_looks=state.num_looks + 1)
+        return state, chain if state.num_looks > 1 else None
+
+    def _begins_badly(self, state: VarianceWithDepthState, look: Look) -> bool:
+        """Whether the first losses show outputs that are far too large."""
+        if len(state.losses) < _FIRST or not state.losses[0] > 0 or not is_alone(look):
+            return False
+        later, trivial = float(np.median(state.losses[_FIRST // 2 :])), look.picture.trivial
+        if 0 < self.drop * later < state.losses[0]:
+            return True
+        if not (later > 2 * trivial > 0 and state.sizes):
+            return False
+        return not any(0.5 * size < state.losses[0] / trivial < 2 * size for size in state.sizes)
+
+    def _chain(self, layers: Layers, *, fit: float) -> Layers | None:
         kinds: dict[str, list[int]] = {}
         for place in sorted(range(len(layers.names)), key=lambda place: _numbers(layers.names[place])):
             if np.isfinite(layers.values[place]) and layers.values[place] > 0:
@@ -100,7 +149,7 @@ class VarianceWithDepth:
             ratios = values[1:] / values[:-1]
             line = slope(values)
             steep = bool(np.all(ratios > 3) or np.all(ratios < 1 / 3))
-            if steep or (line is not None and line.r_squared > 0.8):
+            if steep or (line is not None and line.r_squared > fit):
                 return Layers(tuple(layers.names[place] for place in places), values)
         return None
 

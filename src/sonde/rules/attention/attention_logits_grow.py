@@ -22,9 +22,12 @@ class AttentionLogitsGrow:
     """The largest attention logit grows without bound.
 
     What it detects:
-        A module's largest softmax input above `limit` and risen at two looks in a row, or above `high` at all.
-        Information by itself, for heads may be sharp; a warning where training is hurt or its loss has stopped falling
-        well above its best possible, or where it is above `high` and still rises.
+        A module's largest softmax input above `limit` and risen at two looks in a row, or above `high` at all, or above
+        `limit` and `growth` times that of the first module that was looked at: modules are alike at the start, so that
+        the first look at any of them is a baseline for all. Information by itself, for heads may be sharp; a warning
+        where training is hurt or its loss has stopped falling well above its best possible, where it is above `high`
+        and still rises, and, within the first 100 steps while more than half of the loss is left, where it grew by
+        `growth` or where all of several modules were above `high` at their first look.
 
     Why it matters:
         Beyond some tens the softmax is one-hot: gradients vanish there, and one step later the loss diverges. It is
@@ -57,6 +60,7 @@ class AttentionLogitsGrow:
 
     limit: float = 50.0
     high: float = 100.0
+    growth: float = 10.0
 
     def init(self) -> AttentionLogitsGrowState:
         """Before the first step."""
@@ -68,19 +72,24 @@ class AttentionLogitsGrow:
         if layers is None:
             return state, ()
         known = {name: (first, last, rises) for name, first, last, rises in state.seen}
+        baseline = state.seen[0][1] if state.seen else float(layers.values[0])
         found = []
         for name, value in zip(layers.names, layers.values.tolist(), strict=True):
             first, last, rises = known.get(name, (value, value, 0))
             rises = rises + 1 if value > last else 0
             known[name] = (first, value, rises)
-            if value > self.high or (value > self.limit and rises >= 2):
+            if value > self.high or (value > self.limit and (rises >= 2 or value > self.growth * baseline)):
                 found.append((value, name, rises))
         state = AttentionLogitsGrowState(tuple((name, *rest) for name, rest in known.items()))
         if not found:
             return state, ()
         value, name, rises = max(found)
         grows = value > self.high and rises >= 1
-        severity = Severity.WARNING if grows or is_hurt(look.picture) or is_stalled(look.picture) else Severity.INFO
+        born = len(known) > 1 and all(first > self.high for first, _, _ in known.values())
+        early = look.scene.step <= 100 and look.picture.loss > 0.5 * look.picture.loss_start > 0
+        alarm = grows or (early and (born or value > self.growth * baseline))
+        alarm = alarm or is_hurt(look.picture) or is_stalled(look.picture)
+        severity = Severity.WARNING if alarm else Severity.INFO
         message = f"attention logits of {name} reach {value:.3g}, at the first look {known[name][0]:.3g}"
         evidence = Evidence(tag=f"attn/logit_max@{name}", step=look.scene.step, value=value, expected=known[name][0])
         return state, (Sighting(severity, message, where=tuple(n for _, n, _ in found), evidence=(evidence,)),)

@@ -15,10 +15,11 @@ _T = TypeVar("_T")
 
 
 class OutputLogitsDriftState(NamedTuple):
-    """The first and the last seven values of log Z and their steps."""
+    """The first and the last seven values of log Z and their steps, and the largest logit at the first."""
 
     values: tuple[float, ...] = ()
     steps: tuple[int, ...] = ()
+    largest: float = float("nan")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +30,8 @@ class OutputLogitsDrift:
         log Z, the log of the softmax's normaliser, farther than `far` from 0 and moving away from it at two looks in a
         row. Information; a warning where log Z began above `many` (some dozen outputs or more: of few classes it is
         about the largest logit, which grows with certainty), and the loss is lost, or log Z is `least` times as far as
-        at first while the loss has stopped falling with 15% of it left and gradients have grown by half.
+        at first while the loss has stopped falling with 15% of it left and gradients have grown by half. Nothing where
+        it began above `many` but below the largest logit: then it did not begin with outputs that are about even.
 
     Why it matters:
         Cross-entropy does not change when all logits shift, but their size costs precision, and in fp16 and bf16 it
@@ -68,9 +70,15 @@ class OutputLogitsDrift:
         value, picture = look.scene.value("logits/log_z"), look.picture
         looked = bool(np.isfinite(value))
         if looked:
-            state = OutputLogitsDriftState(_kept(state.values, value), _kept(state.steps, look.scene.step))
+            largest = state.largest if state.values else look.scene.value("logits/absmax")
+            state = OutputLogitsDriftState(_kept(state.values, value), _kept(state.steps, look.scene.step), largest)
         sizes = np.abs(state.values)
-        if len(sizes) < 3 or not (sizes[-1] > sizes[-2] > sizes[-3] and sizes[-1] > self.far):
+        # A first log Z below the largest logit is that logit, and not the number of outputs.
+        if (
+            len(sizes) < 3
+            or state.largest > state.values[0] > self.many
+            or not (sizes[-1] > sizes[-2] > sizes[-3] and sizes[-1] > self.far)
+        ):
             return state, ()
         wide = sizes[-1] > self.least * max(sizes[0], 1.0)
         stalled = picture.num_losses >= 100 and not picture.is_falling and picture.progress < 0.85

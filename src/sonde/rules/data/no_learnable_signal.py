@@ -8,16 +8,19 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
+from sonde.rules.course import Course
+from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level
 from sonde.rules.rule import Look, Sighting
 from sonde.rules.standing import Standing, stand
 
 
 class NoLearnableSignalState(NamedTuple):
-    """The entropy of the labels where preflight saw them, and for how many steps the loss has stood there."""
+    """The entropy of the labels where preflight saw them, for how many steps the loss has stood there, all losses."""
 
     labels: Standing = Standing()
     num_steps: int = 0
+    course: Course = Course()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,10 +29,12 @@ class NoLearnableSignal:
 
     What it detects:
         For `patience` steps in a row, after `warmup` losses: the smoothed loss lies within `band` of the entropy of the
-        labels, or never fell more than 3·`band` below its start where that entropy is not known; it does not fall; the
-        gradient has not vanished (at least `least_gradient` of its start); weights move (update ratio above
-        `least_ratio`); gradients of neighbouring steps do not agree (cosine below `most_cosine`, where measured); and
-        the best validation loss is no better.
+        labels, or never fell more than 3·`band` below its start where that entropy is not known; it does not fall,
+        neither over the last 100 losses nor along the line through all of them (three standard errors; a fall from
+        above that entropy down to it does not count); the gradient has not vanished (at least `least_gradient` of its
+        start); weights move (update ratio above `least_ratio`); gradients of neighbouring steps do not agree (cosine
+        below `most_cosine`, where measured); and the best validation loss is no better. Information as long as the
+        noise could hide a fall by more than `hidden` (two standard errors of the line), then a warning.
 
     Why it matters:
         The labels have nothing to do with the inputs, as the loop hands them over: no setting of the optimiser can
@@ -63,6 +68,7 @@ class NoLearnableSignal:
     least_gradient: float = 0.02
     least_ratio: float = 1e-5
     most_cosine: float = 0.5
+    hidden: float = 0.1
 
     def init(self) -> NoLearnableSignalState:
         """Before the first step."""
@@ -87,9 +93,15 @@ class NoLearnableSignal:
             and not picture.grad_cosine > self.most_cosine
         )
         num = state.num_steps + 1 if stands else 0
-        state = NoLearnableSignalState(labels, num)
+        state = NoLearnableSignalState(labels, num, state.course.extended(picture.loss))
         if num < self.patience:
             return state, ()
+        descent = state.course.descent()
+        # A start above what ignoring the inputs gives comes down to it without any signal.
+        from_above = is_known and descent is not None and descent.first > 1.01 * trivial
+        if descent is not None and descent.t < -3 and not from_above:
+            return state, ()
+        is_sure = most_fall(state.course) < self.hidden * picture.loss_start
         expected = trivial if is_known else picture.loss_start
         word = "what ignoring the inputs gives" if is_known else "its start"
         message = (
@@ -101,4 +113,5 @@ class NoLearnableSignal:
                 Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start)
             )
         since = max(0, picture.step - num)
-        return state, (Sighting(Severity.WARNING, message, evidence=tuple(evidence), since=since),)
+        severity = Severity.WARNING if is_sure else Severity.INFO
+        return state, (Sighting(severity, message, evidence=tuple(evidence), since=since),)

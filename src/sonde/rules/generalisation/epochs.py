@@ -32,7 +32,7 @@ class Epochs(NamedTuple):
         mark, found, loss = scene.value("epoch"), scene.value("val/loss"), scene.value("loss")
         validation = found if np.isfinite(found) else self.validation
         if "epoch" in scene:
-            before = self.ended if self.is_marked else Evaluations(losses=self.ended.losses)
+            before = self.ended if self.is_marked else Evaluations(losses=self.ended.losses, starts=self.ended.starts)
             ended = before.taken(scene.step, loss, validation)
             number = int(mark) if np.isfinite(mark) and mark >= 1 and mark == int(mark) else ended.num
             return Epochs(ended, float("nan"), number, True)

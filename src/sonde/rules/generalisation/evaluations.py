@@ -25,6 +25,8 @@ class Evaluations(NamedTuple):
     num: int = 0
     losses: tuple[float, ...] = ()
     first_training: float = float("nan")
+    starts: tuple[float, ...] = ()
+    """The first two training losses of all."""
 
     def noted(self, scene: Scene) -> "Evaluations":
         """With what this step brought."""
@@ -32,7 +34,10 @@ class Evaluations(NamedTuple):
 
     def taken(self, step: int, loss: float, validation: float) -> "Evaluations":
         """With a training loss and a validation loss, NaN where there is none."""
-        new = self if not np.isfinite(loss) else self._replace(losses=(*self.losses, loss)[-_MOST_LOSSES:])
+        new = self
+        if np.isfinite(loss):
+            starts = self.starts if len(self.starts) == 2 else (*self.starts, loss)
+            new = self._replace(losses=(*self.losses, loss)[-_MOST_LOSSES:], starts=starts)
         if not np.isfinite(validation) or not new.losses:
             return new
         training = float(np.mean(new.losses))
@@ -44,7 +49,17 @@ class Evaluations(NamedTuple):
             self.num + 1,
             (),
             training if self.num == 0 else self.first_training,
+            new.starts,
         )
+
+    @property
+    def start(self) -> float:
+        """The smaller one of the first two training losses; NaN before.
+
+        Full batches and large rates can halve the loss within a few steps, before any median of the first ones settles;
+        of two, the smaller is no outlier.
+        """
+        return min(self.starts, default=float("nan"))
 
     @property
     def noise(self) -> float:

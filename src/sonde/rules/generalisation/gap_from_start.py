@@ -9,7 +9,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.evaluations import Evaluations
-from sonde.rules.levels import untrained
+from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Look, Sighting
 
 
@@ -21,7 +21,12 @@ class GapFromStart:
         At each of the first `least` evaluations validation was more than `factor` times the training loss and a tenth
         of an untrained model's loss above it: the gap did not grow by learning by heart, it was there. Or validation is
         erratic: the median move from one evaluation to the next is above `jump`, up as often as down, while the
-        training loss falls. Information only.
+        training loss falls. Information, but a warning in two cases of the first, asked once, as soon as there have
+        been `judged` losses (running statistics settle late), and if training has come down to half of an untrained
+        model's loss or less. *Apart*: less than half of what training learned shows in validation, which fell by less
+        than a quarter of what training fell (as logarithms). *In other units*: validation is more than `units` times
+        the training loss, each time by a factor within 30% of the first, below what an untrained model gets in
+        training, and falls with it: the two do not average over the same things.
 
     Why it matters:
         It speaks for a difference between the two modes or the two data sets: dropout or batch statistics in
@@ -31,10 +36,12 @@ class GapFromStart:
         `val/loss` against the training `loss` of the same time.
 
     What to do:
-        Evaluate one training batch in both modes. Check `model.eval()`, batch norm's momentum and preprocessing.
+        Evaluate one training batch in both modes. Check `model.eval()`, batch norm's momentum and preprocessing, and
+        that both losses are means over the same things (padding that one of them masks, `reduction`).
 
     When it is wrong:
-        Validation data may be harder by design (another domain, no augmentation in training).
+        Validation data may be harder by design (another domain, no augmentation in training). Where the first
+        evaluation comes after many epochs over few examples, it is plain overfitting.
 
     References:
         Ioffe and Szegedy, Batch normalization, ICML 2015 (inference by running statistics).
@@ -47,6 +54,8 @@ class GapFromStart:
         Cause.TRAIN_EVAL_MISMATCH,
         Cause.TRAIN_MODE_IN_EVALUATION,
         Cause.BATCHNORM_SMALL_BATCH,
+        Cause.WRONG_LOSS_REDUCTION,
+        Cause.OVERFITTING,
         Cause.DATA_DRIFT,
     )
     quiet_steps: ClassVar[int] = 10_000
@@ -54,6 +63,8 @@ class GapFromStart:
     least: int = 3
     factor: float = 1.5
     jump: float = 0.25
+    units: float = 3.0
+    judged: int = 100
 
     def init(self) -> Evaluations:
         """Before the first step."""
@@ -68,8 +79,11 @@ class GapFromStart:
         validations, trainings = np.array(state.validations), np.array(state.trainings)
         floor = 0.1 * untrained(look.picture)
         above = (validations > self.factor * trainings) & (validations - trainings > floor)
-        if state.num == self.least and above.all():
-            return state, (self._sighting("from the first evaluation on", state, look),)
+        now = look.picture.num_losses
+        just = now >= self.judged and (state.num == self.least or now - int(np.diff(state.steps[-2:])[0]) < self.judged)
+        if above.all() and (state.num == self.least or just):
+            severity = self._severity(state, look) if just else Severity.INFO
+            return state, (self._sighting("from the first evaluation on", state, look, severity),)
         erratic = False
         if state.num >= 6 and validations.min() > 0:
             moves = np.diff(np.log(validations[-8:]))
@@ -78,11 +92,27 @@ class GapFromStart:
             erratic = bool(both_ways and large and trainings[-1] < trainings[-8:][0])
         return state, (self._sighting("and jumps about", state, look),) if erratic else ()
 
-    def _sighting(self, how: str, state: Evaluations, look: Look) -> Sighting:
+    def _severity(self, state: Evaluations, look: Look) -> Severity:
+        """Of a gap that was there at all evaluations so far."""
+        validations, trainings = np.array(state.validations), np.array(state.trainings)
+        reference = float(np.fmax(untrained(look.picture), state.start))
+        learned = reference - trainings[-1]
+        if not (has_level(look) and learned >= 0.5 * reference):
+            return Severity.INFO
+        if not min(trainings.min(), validations.min()) > 0:
+            return Severity.INFO
+        fell, fell_there = np.log(trainings[0] / trainings[-1]), np.log(validations[0] / validations[-1])
+        apart = reference - validations[-1] < 0.5 * learned and fell_there < 0.25 * fell
+        ratios = validations / trainings
+        in_units = ratios.min() > self.units and np.abs(np.log(ratios / ratios[0])).max() < np.log(1.3)
+        in_units = in_units and validations.max() < reference and min(fell, fell_there) > 0.05
+        return Severity.WARNING if apart or in_units else Severity.INFO
+
+    def _sighting(self, how: str, state: Evaluations, look: Look, severity: Severity = Severity.INFO) -> Sighting:
         validation, training = state.validations[-1], state.trainings[-1]
         message = f"validation loss {validation:.4g} against {training:.4g} in training, {how}"
         evidence = (
             Evidence(tag="val/loss", step=look.scene.step, value=validation, expected=training),
             Evidence(tag="loss", step=look.scene.step, value=training),
         )
-        return Sighting(Severity.INFO, message, evidence=evidence, since=state.steps[0])
+        return Sighting(severity, message, evidence=evidence, since=state.steps[0])

@@ -8,7 +8,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.depth import matrices, slope
+from sonde.rules.depth import latest_matrices, matrices, slope
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_hurt, is_lost
 from sonde.rules.rule import Look, Sighting
@@ -24,6 +24,9 @@ class ExplodingGradientsState(NamedTuple):
     spike_step: int = -1
     followed: tuple[int, ...] = ()
     num_deep: int = 0
+    thrown: str = ""
+    """A matrix that one of the first steps moved by its own norm, by a gradient far above the last matrix'."""
+    thrown_by: float = float("nan")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +42,9 @@ class ExplodingGradients:
         information, a warning where training is hurt. (4) Heavy tails: `pairs` spikes of the norm within 256 steps,
         each followed by a jump of the loss within five steps that undoes most of what was learned. (5) A first step far
         beyond the later ones: one of the first five norms was `growth` times what became usual; information, a warning
-        where training is hurt.
+        where training is hurt. (6) A first step that throws the weights away: one of the first ten changed a matrix by
+        its own norm or more, whose RMS gradient was more than ten times the last matrix', and after 40 losses the usual
+        norm is below a tenth of one of the first five.
 
     Why it matters:
         A gradient that grows ten times in as many steps is a step that throws the weights away, and then NaN. It is
@@ -103,8 +108,9 @@ class ExplodingGradients:
             state, pairs = self._tails(state, picture)
             seen += pairs
             seen += self._beginning(state, picture)
+        state, thrown = self._thrown(state, look)
         state, deep = self._depth(state, look)
-        return state, (*seen, *deep)
+        return state, (*seen, *thrown, *deep)
 
     def _grows_steadily(self, state: GrowthState, picture: Picture) -> bool:
         growth = _GROWTH.judge(state)
@@ -154,6 +160,23 @@ class ExplodingGradients:
         severity = Severity.WARNING if is_hurt(picture) else Severity.INFO
         text = f"while one of the first five was {times:.3g} times as large: the first steps threw the weights far"
         return [self._say(picture, severity, text, state.first_largest)._replace(since=1)]
+
+    def _thrown(self, state: ExplodingGradientsState, look: Look) -> tuple[ExplodingGradientsState, list[Sighting]]:
+        picture = look.picture
+        if picture.num_losses <= 10 and not state.thrown:
+            ratios, sizes = look.scene.layers("update/ratio"), latest_matrices(look.scenes, "grad/rms")
+            if ratios is not None and sizes is not None and len(sizes.names) > 1:
+                size = dict(zip(*sizes[:2], strict=True))
+                for name, ratio in zip(*ratios[:2], strict=True):
+                    if 1 <= ratio < np.inf and size.get(name, 0.0) > 10 * sizes.values[-1]:
+                        state = state._replace(thrown=name, thrown_by=float(ratio))
+        falls = 10 * picture.grad_median < state.first_largest
+        if not state.thrown or picture.num_losses != 40 or picture.is_solved or not falls:
+            return state, []
+        text = f"after {state.first_largest:.4g} in the first five steps, which changed {state.thrown} by "
+        text += f"{state.thrown_by:.3g} times its own norm"
+        sighting = self._say(picture, Severity.WARNING, text, state.first_largest)
+        return state, [sighting._replace(where=(state.thrown,), since=1)]
 
     def _depth(self, state: ExplodingGradientsState, look: Look) -> tuple[ExplodingGradientsState, list[Sighting]]:
         layers = look.scene.layers("grad/rms")

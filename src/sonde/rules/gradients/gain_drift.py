@@ -138,7 +138,9 @@ class GainDrift:
         if not (drifts or num_beyond >= 3):
             return state, ()
         rise = f"{float(risen.rise[0]):+.0%} over its last {self.window} checks, " if drifts else ""
-        message = f"mean gain {gain:.3g} of {depth} blocks, {rise}amplification {gain**depth:.3g} (limit {limit:.3g})"
+        with np.errstate(over="ignore"):
+            whole = float(np.float64(gain) ** depth)
+        message = f"mean gain {gain:.3g} of {depth} blocks, {rise}amplification {whole:.3g} (limit {limit:.3g})"
         outside = steep or (drifts and beyond and (gain > 1) == bool(risen.drifting[0]))
         severity = Severity.WARNING if outside or is_hurt(look.picture) else Severity.INFO
         order = np.argsort(blocks.values if gain > 1 else -blocks.values)[::-1]

@@ -4,17 +4,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.rule import Look, Sighting
 
+_FIRST = 5
+
 
 class GradientSpikeState(NamedTuple):
-    """The last spike and its size."""
+    """The last spike and its size, the first losses, and for how many the loss has been out of its band."""
 
     step: int = -1
     norm: float = float("nan")
     usual: float = float("nan")
+    starts: tuple[float, ...] = ()
+    num_out: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,8 +30,9 @@ class GradientSpike:
     What it detects:
         A norm before clipping whose logarithm is more than `score` robust standard deviations above the median of the
         last 128 steps, and at least `least` times the usual norm. By itself that is information; it is a warning where
-        the loss leaves its own band upwards (`score` deviations, a fifth of its level) within `patience` steps and ends
-        above where the training began: at the edge of stability the loss jumps too, and goes on to fall.
+        the loss leaves its own band upwards (`score` deviations, a fifth of its level) within `patience` steps, to
+        above the first losses of the run, and stays out for `lasting` losses: a single bad batch is over with the next
+        one, and at the edge of stability the loss jumps too, and goes on to fall.
 
     Why it matters:
         Spikes of the gradient come before spikes of the loss, by one to a few steps.
@@ -61,6 +68,7 @@ class GradientSpike:
     score: float = 6.0
     least: float = 3.0
     patience: int = 5
+    lasting: int = 3
 
     def init(self) -> GradientSpikeState:
         """Before the first step."""
@@ -69,14 +77,18 @@ class GradientSpike:
     def step(self, state: GradientSpikeState, look: Look) -> tuple[GradientSpikeState, Sequence[Sighting]]:
         """Look at one more norm."""
         picture = look.picture
+        if len(state.starts) < _FIRST and np.isfinite(picture.loss):
+            state = state._replace(starts=(*state.starts, picture.loss))
         spikes = picture.grad_z > self.score and picture.grad_norm > self.least * picture.grad_median
         if spikes:
-            state = GradientSpikeState(picture.step, picture.grad_norm, picture.grad_median)
-        if state.step < 0 or picture.step - state.step > self.patience:
+            state = state._replace(step=picture.step, norm=picture.grad_norm, usual=picture.grad_median)
+        if state.step < 0 or (picture.step - state.step > self.patience and not state.num_out):
             return state, ()
         rise = picture.loss - picture.loss_median
-        followed = picture.loss_z > self.score and rise > 0.2 * abs(picture.loss_median)
-        followed = followed and picture.loss > picture.loss_start
+        out = picture.loss_z > self.score and rise > 0.2 * abs(picture.loss_median)
+        out = out and picture.loss > max(state.starts)
+        state = state._replace(num_out=state.num_out + 1 if out else 0)
+        followed = state.num_out >= self.lasting
         if not (spikes or followed):
             return state, ()
         message = f"gradient norm {state.norm:.4g}, {state.norm / state.usual:.3g} times its usual {state.usual:.4g}"

@@ -9,15 +9,18 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import matrices, slope
+from sonde.rules.picture import Picture
 from sonde.rules.progress import is_stuck
 from sonde.rules.rule import Look, Sighting
+from sonde.signals.phases import Phase
 
 
 class GradientsVanishWithDepthState(NamedTuple):
-    """Looks in a row that found it, and the first of them."""
+    """Looks in a row that found it, the first of them, and the first look of all."""
 
     num_looks: int = 0
     since: int = -1
+    first_look: int = -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +30,9 @@ class GradientsVanishWithDepth:
     What it detects:
         The RMS gradient of the first weight matrix below `share` of the last one's, on a line of log RMS over the
         order of the matrices (R² ≥ `fit`, at least four), at `num_looks` looks in a row. A warning only while the loss
-        is stuck at its start or at what a predictor gets that ignores its input; else information.
+        is stuck at its start or at what a predictor gets that ignores its input, which can be said after 100 losses; or
+        after 40, outside warmup, where it was so at five looks, the very first of all included, the first matrix gets
+        less than `share` squared of the last one's, and the loss has not fallen by a tenth. Else information.
 
     Why it matters:
         Layers that get a thousandth of the gradient stay as they were initialised; the rest learns on random features,
@@ -78,7 +83,8 @@ class GradientsVanishWithDepth:
             line = slope(deep.values)
             found = line is not None and line.r_squared > self.fit and line.first < self.share * line.last
             since = state.since if state.num_looks else look.scene.step
-            state = GradientsVanishWithDepthState(state.num_looks + 1, since) if found else self.init()
+            first = state.first_look if state.first_look >= 0 else look.scene.step
+            state = GradientsVanishWithDepthState(*((state.num_looks + 1, since) if found else (0, -1)), first)
         if state.num_looks < self.num_looks or (layers is None and look.picture.num_losses != 100):
             return state, ()
         known = layers if layers is not None else look.scenes.latest("grad/rms")
@@ -92,5 +98,14 @@ class GradientsVanishWithDepth:
             f"{line.first:.3g} at the first matrix, {line.last:.3g} at the last"
         )
         evidence = Evidence(tag=f"grad/rms@{deep.names[0]}", step=look.scene.step, value=line.first, expected=line.last)
-        severity = Severity.WARNING if is_stuck(look.picture) else Severity.INFO
+        hopeless = state.num_looks >= 5 and state.since == state.first_look and line.first < self.share**2 * line.last
+        alarm = is_stuck(look.picture) or (hopeless and _has_not_begun(look.picture))
+        severity = Severity.WARNING if alarm else Severity.INFO
         return state, (Sighting(severity, message, where=deep.names[:3], evidence=(evidence,), since=state.since),)
+
+
+def _has_not_begun(picture: Picture) -> bool:
+    """Whether the loss is after 40 steps where it was, at a rate that is no longer rising."""
+    if picture.num_losses < 40 or picture.phase is Phase.WARMUP or not picture.loss_start > 0:
+        return False
+    return picture.loss_best > 0.9 * picture.loss_start

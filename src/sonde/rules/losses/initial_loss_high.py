@@ -79,7 +79,7 @@ class InitialLossHigh:
             state = state._replace(sizes=tuple(sizes))
         if "loss" not in scene or not is_alone(look) or state.is_warned:
             return state, ()
-        if picture.num_losses >= self.least_steps and self._is_bad(state, look):
+        if picture.num_losses >= self.least_steps and picture.trivial > 0 and self._is_bad(state, look):
             message = (
                 f"loss {picture.loss_smooth:.4g} is still worse than guessing ({picture.trivial:.4g}) "
                 f"after {picture.num_losses} steps"

@@ -8,6 +8,8 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
+from sonde.rules.course import Course
+from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, left
 from sonde.rules.rule import Look, Sighting
 from sonde.signals.phases import Phase
@@ -23,11 +25,12 @@ _MEANING = {
 
 
 class LossPlateauState(NamedTuple):
-    """When the loss last fell beyond its noise, and the validation loss then."""
+    """When the loss last fell beyond its noise, the validation loss then, and all losses."""
 
     fell: int = 0
     num_still: int = 0
     validation: float = float("nan")
+    course: Course = Course()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +42,10 @@ class LossPlateau:
         descent of at least 5% of the start. The kind of plateau follows from what is left of the loss (against the
         trivial predictor or the start), of the gradient, and from the cosine of successive gradients: converged, flat,
         saddle or bouncing. A warning if it is not converged, more than `high` of the loss is left, the rate is not
-        decaying, it has lasted for a third of the run, and validation has not improved by 2% meanwhile.
+        decaying, it has lasted for a third of the run in which the noise could not hide a fall by more than `hidden`
+        (two standard errors of a line), and validation has not improved by 2% meanwhile. Silent where the line through
+        all losses falls by four standard errors with no more than 65% of the fall in its first half: 100 losses cannot
+        see so slow a descent through its noise, the whole run does (LOS007). Judged at every tenth loss.
 
     Why it matters:
         Steps cost as much on a plateau as elsewhere. Its kind says whether to stop, to go faster, or to slow down.
@@ -89,6 +95,7 @@ class LossPlateau:
 
     patience: int = 50
     high: float = 0.6
+    hidden: float = 0.1
 
     def init(self) -> LossPlateauState:
         """Before the first step."""
@@ -97,14 +104,20 @@ class LossPlateau:
     def step(self, state: LossPlateauState, look: Look) -> tuple[LossPlateauState, Sequence[Sighting]]:
         """Look at one more step."""
         picture = look.picture
+        state = state._replace(course=state.course.extended(picture.loss))
         if not np.isfinite(picture.loss) or np.isnan(picture.improvement_z):
             return state._replace(fell=picture.step, validation=picture.val_loss), ()
         if picture.improvement_z > 2:
-            return LossPlateauState(picture.step, 0, picture.val_loss), ()
+            return LossPlateauState(picture.step, 0, picture.val_loss, state.course), ()
         state = state._replace(num_still=state.num_still + 1)
         if np.isnan(state.validation):
             state = state._replace(validation=picture.val_loss)
         if state.num_still < self.patience or not has_level(look) or not picture.progress > 0.05:
+            return state, ()
+        if (state.num_still - self.patience) % 10:
+            return state, ()
+        descent = state.course.descent()
+        if descent is not None and descent.t < -4 and descent.early_share < 0.65:
             return state, ()
         share = left(picture)
         kind = Stall(int(stall(
@@ -112,7 +125,8 @@ class LossPlateau:
         )[0]))  # fmt: skip
         lasting = state.num_still > max(2 * self.patience, picture.num_losses / 3)
         better = picture.val_loss < 0.98 * state.validation
-        bad = kind is not Stall.CONVERGED and share > self.high and lasting and not better
+        still = most_fall(state.course, state.num_still) < self.hidden * picture.loss_smooth
+        bad = kind is not Stall.CONVERGED and share > self.high and lasting and still and not better
         severity = Severity.WARNING if bad and picture.phase is not Phase.DECAY else Severity.INFO
         message = (
             f"loss {picture.loss_smooth:.4g} has not fallen for {state.num_still} steps, "

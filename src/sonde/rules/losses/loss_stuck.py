@@ -9,6 +9,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.course import Course
+from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Look, Sighting
 
@@ -28,7 +29,8 @@ class LossStuck:
         After at least `least_steps` losses, the last quarter of all of them is no more than `least_fall` below what a
         model without training gets (the first losses, or the entropy of the labels where that is less), the line
         through all of them falls by less than three standard errors, and the loss never was 20% below that level
-        either. It is a warning from `warning_steps` on, unless validation has got better by `least_fall`.
+        either. It is a warning from `warning_steps` on, unless validation has got better by `least_fall` or the noise
+        could hide a fall by more than `hidden` (two standard errors of the line).
 
     Why it matters:
         Nothing is being learned: gradients do not arrive, the rate is far off, or the labels do not depend on the
@@ -84,6 +86,7 @@ class LossStuck:
     least_steps: int = 100
     warning_steps: int = 200
     least_fall: float = 0.03
+    hidden: float = 0.1
 
     def init(self) -> LossStuckState:
         """Before the first step."""
@@ -111,6 +114,7 @@ class LossStuck:
             return state, ()
         better = len(state.validations) > 1 and state.validations[-1] < (1 - self.least_fall) * state.validations[0]
         lasts = state.course.num_values >= self.warning_steps and not better and not picture.is_falling
+        lasts = lasts and most_fall(state.course) < self.hidden * reference
         message = (
             f"loss {descent.last:.4g} after {state.course.num_values} steps, no better than without training "
             f"({reference:.4g}) beyond noise"

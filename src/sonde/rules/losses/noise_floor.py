@@ -8,17 +8,19 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
+from sonde.rules.course import Course
 from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Look, Sighting
 from sonde.signals.phases import Phase
 
 
 class NoiseFloorState(NamedTuple):
-    """For how many losses there has been a floor, since when, and the validation losses on it."""
+    """For how many losses there has been a floor, since when, and the losses and validation losses on it."""
 
     num: int = 0
     since: int = -1
     validations: tuple[float, ...] = ()
+    course: Course = Course()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,7 +32,9 @@ class NoiseFloor:
         its noise is more than `noise` of its level, and successive gradients do not agree (|cosine| < 0.5, where it is
         measured). Information after `patience` losses. A warning after half of the run, where it is the *weights* that
         jitter: the validation loss, always of the same examples, moves by more than `jitter` from one evaluation to the
-        next (and by 0.5% of an untrained model's loss), up as often as down, over at least four.
+        next (and by 0.5% of an untrained model's loss), up as often as down, over at least four. Never a warning where
+        the line through all losses since the floor began falls by three standard errors (100 steps cannot see a slow
+        descent through so much noise), or where less than `solved` of an untrained model's loss is left.
 
     Why it matters:
         A smaller rate at the end (or a larger batch, or averaged weights) would bring the loss below this floor at
@@ -65,6 +69,7 @@ class NoiseFloor:
     noise: float = 0.1
     jitter: float = 0.1
     patience: int = 100
+    solved: float = 0.03
 
     def init(self) -> NoiseFloorState:
         """Before the first step."""
@@ -86,7 +91,7 @@ class NoiseFloor:
             left = state.num - 2
             return (state._replace(num=left), ()) if left > 0 else (NoiseFloorState(), ())
         since = picture.step if state.since < 0 else state.since
-        state = state._replace(num=state.num + 1, since=since)
+        state = state._replace(num=state.num + 1, since=since, course=state.course.extended(picture.loss))
         if state.num < self.patience:
             return state, ()
         moves = _jitter(state.validations)
@@ -94,7 +99,9 @@ class NoiseFloor:
         matters = (
             moves * float(np.median(state.validations)) > 0.005 * untrained(picture) if np.isfinite(moves) else False
         )
-        severity = Severity.WARNING if lasts and moves > self.jitter and matters else Severity.INFO
+        descent = state.course.descent()
+        stands = descent is not None and descent.t > -3 and picture.loss_median > self.solved * untrained(picture)
+        severity = Severity.WARNING if lasts and stands and moves > self.jitter and matters else Severity.INFO
         message = (
             f"loss {picture.loss_median:.4g} ± {picture.loss_scale:.2g} has been at its noise's floor "
             f"for {picture.step - since} steps"

@@ -28,8 +28,9 @@ class SlowProgress:
         Over at least `least_steps` losses at a constant rate the line through them falls by more than four standard
         errors but by less than `shallow` in 100 steps, half of the fall lies in either half (a learning curve bends:
         most of its fall comes early), and more than `high` of the loss is left. It is a warning from `warning_steps` on
-        where the length of the steps can be the reason: the update ratio of the whole model is below 1e-3, or, where it
-        was not measured, successive gradients agree (cosine above 0.5).
+        where it is less than half done, at a pace that would take more than `long` steps from start to end, and the
+        length of the steps can be the reason: the update ratio of the whole model is below 1e-3, or, where it was not
+        measured, successive gradients agree (cosine above 0.5).
 
     Why it matters:
         The same descent could be had in a fraction of the steps.
@@ -69,6 +70,7 @@ class SlowProgress:
     warning_steps: int = 150
     high: float = 0.4
     shallow: float = 0.25
+    long: int = 500
 
     def init(self) -> SlowProgressState:
         """Before the first step."""
@@ -92,7 +94,8 @@ class SlowProgress:
         if not share > self.high or pace > self.shallow:
             return state, ()
         short = picture.ratio < 1e-3 if np.isfinite(picture.ratio) else picture.grad_cosine > 0.5
-        slow = short and state.course.num_values >= self.warning_steps
+        lasts = share > 0.5 and pace * self.long < 100
+        slow = short and lasts and state.course.num_values >= self.warning_steps
         message = (
             f"loss falls by {pace:.2%} in 100 steps along a straight line, "
             f"with {share:.0%} of it left after {picture.num_losses} steps"

@@ -28,8 +28,9 @@ class GradientsUnderflow:
     What it detects:
         More than `share` of the elements exactly zero in most weight matrices, without a gradient scaler, while the
         typical size of the elements that are left is within a factor of `near` of fp16's smallest number 2^-24, at
-        `num_looks` looks in a row. Zeros alone may be dead units or sparse inputs (ACT001): the size tells. A warning
-        unless the loss is nearly gone.
+        `num_looks` looks in a row. A matrix of nothing but zeros counts as well, provided that some gradient is left
+        and that none is farther from that number. Zeros alone may be dead units or sparse inputs (ACT001): the size
+        tells. A warning unless the loss is nearly gone.
 
     Why it matters:
         What is rounded to zero is lost; early layers stop first.
@@ -78,7 +79,10 @@ class GradientsUnderflow:
             return state, ()
         with np.errstate(divide="ignore", invalid="ignore"):
             left = sizes.values / np.sqrt(np.maximum(1 - zeros.values, 0))  # RMS of what is not zero
-        small = (left < self.near * _SMALLEST) & (zeros.values > self.share) & (zeros.values < 1)
+        gone, near = zeros.values == 1, left < self.near * _SMALLEST
+        # Of a gradient that is gone nothing tells its size, but what is left of the others does.
+        fades = bool(near.any() and (near | gone).all())
+        small = (zeros.values > self.share) & (near | gone if fades else near & ~gone)
         found = small.sum() > len(small) / 2
         since = state.since if state.num_looks else scene.step
         state = GradientsUnderflowState(state.num_looks + 1, since) if found else self.init()
@@ -86,9 +90,11 @@ class GradientsUnderflow:
             return state, ()
         names = tuple(name for name, is_small in zip(zeros.names, small, strict=True) if is_small)
         place = zeros.names.index(names[0])
+        sizes_left = left[near & ~gone]
         message = (
-            f"{zeros.values[place]:.0%} of the gradient of {names[0]} is exactly zero and the rest about "
-            f"{left[place]:.2g}, near fp16's smallest number; so in {len(names)} of {len(zeros.names)} matrices"
+            f"{zeros.values[place]:.0%} of the gradient of {names[0]} is exactly zero, as much is of "
+            f"{len(names)} of {len(zeros.names)} matrices, and what is left of them is about "
+            f"{float(np.median(sizes_left)):.2g}, near fp16's smallest number"
         )
         evidence = Evidence(
             tag=f"grad/zeros@{names[0]}", step=scene.step, value=float(zeros.values[place]), expected=0.0

@@ -30,7 +30,8 @@ class LayerNotLearning:
     What it detects:
         A true update of exactly zero of a parameter that has never moved, while its gradient is not zero and others
         move: two such looks at a parameter, or one look each at two parameters after `first_steps` steps. A warning at
-        once: nothing healthy does that, but for a group whose rate is 0. Apart from that, a weight matrix whose
+        once: nothing healthy does that, but for a group whose rate is 0. A gradient below `rounding` of the median RMS
+        gradient of all parameters counts as zero. Apart from that, a weight matrix whose
         ‖Δθ‖/‖θ‖ is below a thousandth of its peers' median and 10 robust deviations (of the logarithm) below it, at
         three looks: information, a warning while training is hurt.
 
@@ -45,7 +46,9 @@ class LayerNotLearning:
         model now has. In bf16 the update may be rounded away (UPD005).
 
     When it is wrong:
-        A group frozen by a rate of 0 on purpose, or thawed later. Rounding in low precision is reported here too.
+        A group frozen by a rate of 0 on purpose, or thawed later. Rounding in low precision is reported here too. What
+        a loss does not depend on, such as a bias in front of a batch normalisation, has a gradient of rounding errors
+        only, which moves nothing: that is why tiny gradients do not count.
 
     References:
         Jiang et al., TrainCheck, OSDI 2025 (silent errors).
@@ -66,6 +69,7 @@ class LayerNotLearning:
 
     first_steps: int = 3
     num_looks: int = 3
+    rounding: float = 1e-5
 
     def init(self) -> LayerNotLearningState:
         """Before the first step."""
@@ -85,9 +89,10 @@ class LayerNotLearning:
         rates = look.scene.layers("lr")
         if rates is not None:
             resting = bool(np.all(rates.values == 0))
-        moved = state.moved
+        moved, negligible = state.moved, self._negligible(look)
         for name, norm in zip(updates.names, updates.values.tolist(), strict=True):
-            still = norm == 0 and gradient.get(name, 0.0) > 0 and name not in moved and not resting
+            pulled = gradient.get(name, 0.0) > 0 and name not in negligible
+            still = norm == 0 and pulled and name not in moved and not resting
             zero[name] = zero.get(name, 0) + 1 if still else 0
             low[name] = low.get(name, 0) + 1 if name in far else 0
             moved = moved | {name} if norm > 0 else moved
@@ -111,6 +116,18 @@ class LayerNotLearning:
             evidence = Evidence(tag=f"update/ratio@{slow[0]}", step=look.scene.step, value=value)
             seen.append(Sighting(severity, message, where=slow, evidence=(evidence,)))
         return state, seen
+
+    def _negligible(self, look: Look) -> frozenset[str]:
+        """Parameters whose gradient is rounding beside what others get."""
+
+        def compute() -> frozenset[str]:
+            sizes = look.scenes.latest("grad/rms") or look.scenes.latest("grad/norm")
+            if sizes is None or not (sizes.values > 0).any():
+                return frozenset()
+            least = self.rounding * float(np.median(sizes.values[sizes.values > 0]))
+            return frozenset(name for name, value in zip(*sizes[:2], strict=True) if value < least)
+
+        return look.scenes.derived(f"gradients below {self.rounding}", ("grad/rms", "grad/norm"), compute)
 
     def _far_below(self, look: Look) -> dict[str, float]:
         """The weight matrices far below their peers, and their ratios."""

@@ -1,0 +1,67 @@
+"""The chain as a whole: one rule's fault is not the others', and a doctor who is resumed goes on as before."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.frames import Columns, Frame
+from sonde.diagnosis.doctor import Doctor
+from sonde.rules.rule import Look
+
+COLUMNS = Columns("step", ("loss", "grad/norm", "lr"))
+LAYERS = Columns("gradients", ("grad/rms@a.weight", "grad/rms@b.weight"))
+
+
+class Broken:
+    """Fails at step 5."""
+
+    code: ClassVar[str] = "TST001"
+    name: ClassVar[str] = "broken"
+    needs: ClassVar[tuple[str, ...]] = ()
+    causes: ClassVar[tuple[Cause, ...]] = ()
+    quiet_steps: ClassVar[int] = 10
+
+    def init(self) -> None:
+        """Nothing."""
+
+    def step(self, state: None, look: Look) -> tuple[None, tuple[()]]:
+        """Fail."""
+        return None, () if look.scene.step < 5 else 1 / 0  # type: ignore[return-value]
+
+
+def rows(num: int) -> Iterator[Frame]:
+    random = np.random.default_rng(1)
+    for step in range(1, num + 1):
+        loss = 2.0 if step < 150 else 2.0 * 1.3 ** (step - 150)
+        values = np.array([loss + random.normal() / 10, loss, 0.1], np.float32)
+        yield Frame(COLUMNS, step, 0.0, values)
+        if step % 3 == 0:
+            yield Frame(LAYERS, step, 0.0, random.random(2).astype(np.float32))
+
+
+def test_a_rule_that_fails_is_left_out_and_named() -> None:
+    doctor = Doctor([Broken()])
+    for frame in rows(20):
+        doctor.frame(frame)
+    (said,) = doctor.diagnosis("run").not_measured
+    assert said.startswith("TST001 broken: failed at step 5: ZeroDivisionError")
+
+
+def test_a_doctor_goes_on_from_what_another_knew() -> None:
+    everything = list(rows(260))
+    whole = Doctor()
+    for frame in everything:
+        whole.frame(frame)
+    for cut in (1, 140, 171):
+        first, second = Doctor(), Doctor()
+        for frame in everything[:cut]:
+            first.frame(frame)
+        saved: Any = json.loads(json.dumps(first.state_dict()))
+        second.load_state_dict(saved)
+        for frame in everything[cut:]:
+            second.frame(frame)
+        assert second.diagnosis("run") == whole.diagnosis("run")
+    assert any(finding.severity.is_alarm for finding in whole.findings())
