@@ -12,14 +12,17 @@ import argparse
 import concurrent.futures
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from benchmarks.faults.run import catalogue
+from benchmarks.faults.scenario import Scenario
 
 import sonde
 from sonde.core.causes import Cause
+from sonde.core.findings import Finding
 from sonde.diagnosis import evidence
 from sonde.diagnosis.evidence import ROWS, TABLE
 from sonde.diagnosis.signs import onset_of, signs
@@ -28,24 +31,39 @@ CAUSES = list(Cause)
 STEPS = 400
 
 
-def look_at(folder: Path, name: str, seed: int, twin: bool) -> dict[str, Any] | None:
-    """The signs that a recorded run shows, and the right causes; None where it is faulty and shows no alarm."""
+def look_at(folder: Path, name: str, seed: int, twin: bool) -> dict[str, Any]:
+    """What is found in a recorded run."""
     path = folder / name / f"{seed}-{'twin' if twin else 'faulty'}"
-    scenario = catalogue()[name]
-    findings = tuple(sonde.diagnose(path))
-    right = [] if twin else sorted({str(scenario.cause), *map(str, scenario.also)})
-    if not twin and not any(finding.severity.is_alarm for finding in findings):
-        return None
-    return {"name": name, "seed": seed, "right": right, "signs": sorted(signs(findings, onset_of(findings)))}
+    return {
+        "name": name,
+        "seed": seed,
+        "twin": twin,
+        "findings": [finding.to_json() for finding in sonde.diagnose(path)],
+    }
 
 
 def gathered(folder: Path, jobs: int) -> list[dict[str, Any]]:
-    """All runs of tuning seeds."""
-    told = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
-    todo = {(row["name"], row["seed"], row["twin"]) for row in told if row["seed"] % 2 == 0 and "error" not in row}
-    with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
-        found = [pool.submit(look_at, folder, *one) for one in sorted(todo)]
-        return [run for one in found if (run := one.result()) is not None]
+    """All runs of tuning seeds; what was found in them is kept in `found.jsonl` for the next time."""
+    cache = folder / "found.jsonl"
+    if not cache.exists():
+        told = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+        todo = {(row["name"], row["seed"], row["twin"]) for row in told if row["seed"] % 2 == 0 and "error" not in row}
+        with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
+            found = [pool.submit(look_at, folder, *one) for one in sorted(todo)]
+            cache.write_text("".join(json.dumps(one.result()) + "\n" for one in found))
+    scenarios = catalogue()
+    return [run for line in cache.read_text().splitlines() if (run := shown(scenarios, json.loads(line))) is not None]
+
+
+def shown(scenarios: Mapping[str, Scenario], run: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The signs that a run shows, and the right causes; None where it is faulty and shows no alarm."""
+    findings = [Finding.from_json(plain) for plain in run["findings"]]
+    scenario = scenarios[run["name"]]
+    right = [] if run["twin"] else sorted({str(scenario.cause), *map(str, scenario.also)})
+    if right and not any(finding.severity.is_alarm for finding in findings):
+        return None
+    some = sorted(signs(findings, onset_of(findings)))
+    return {"name": run["name"], "seed": run["seed"], "right": right, "signs": some}
 
 
 def features(runs: list[dict[str, Any]]) -> np.ndarray[Any, Any]:
@@ -115,6 +133,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="what `run` recorded")
     parser.add_argument("--strength", type=float, default=0.3)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--suggest", action="store_true", help="print cells of the table that would help most")
     parser.add_argument("--list", action="store_true", help="print the runs whose cause is not first")
     parser.add_argument("--write", action="store_true", help="replace the numbers in the table's source")
     options = parser.parse_args()
@@ -138,8 +157,26 @@ def main() -> None:
             if run["right"] and CAUSES[order[0]].value not in run["right"]:
                 suspects = ", ".join(CAUSES[place].value for place in order)
                 print(f"{run['name']}/{run['seed']}: {suspects}; signs {' '.join(run['signs'])}")
+    if options.suggest:
+        suggest(theta, tuning)
     if options.write:
         write(theta)
+
+
+def suggest(theta: np.ndarray[Any, Any], runs: list[dict[str, Any]], num: int = 60) -> None:
+    """The cells without a row whose weight the likelihood would move most; whether they make sense is for us to say."""
+    p, right = probabilities(theta, features(runs)), targets(runs)
+    posterior = p * right
+    posterior /= np.maximum(posterior.sum(axis=1, keepdims=True), 1e-30)
+    push = (posterior - p)[:, :-1]
+    known = {(row.cause, row.sign) for row in ROWS}
+    found = []
+    for sign in sorted({sign for run in runs for sign in run["signs"]}):
+        seen = np.array([sign in run["signs"] for run in runs], float)
+        pulls = seen @ push
+        found += [(pulls[i], cause, sign) for i, cause in enumerate(CAUSES) if (cause, sign) not in known]
+    for pull, cause, sign in sorted(found, key=lambda one: -abs(one[0]))[:num]:
+        print(f"{pull:+.2f} {cause.name} {sign}")
 
 
 def write(theta: np.ndarray[Any, Any]) -> None:

@@ -10,6 +10,9 @@ SUDDEN = frozenset({"DAT001", "DAT002", "GRD002", "LOS002", "OPT002", "OPT004", 
 COLLAPSE = frozenset({"ACT004", "DAT001", "GRD005", "LOS001", "NUM002", "OPT003", "WGT001"})
 """What is still worth knowing of a training whose loss is no longer finite."""
 
+PAIRS = (("UPD001", "GRD001"), ("UPD001", "LOS003"), ("GRD001", "LOS003"), ("ACT001", "LOS003"), ("ACT001", "UPD001"))
+"""Conditions of which it matters which came first."""
+
 _LATE_STEPS = 5
 
 
@@ -17,19 +20,28 @@ def signs(findings: Iterable[Finding], onset: int) -> Mapping[str, Finding]:
     """What may explain trouble that began at `onset`, by code; of several findings of a code the first.
 
     A sudden condition that began more than five steps after the onset is left out: it may be a consequence, and cannot
-    be the cause. So is nearly everything that began after the loss was no longer finite.
+    be the cause. So is nearly everything that began after the loss was no longer finite. An alarm also stands under its
+    code with a "!", and of some pairs the one that came first under both codes with a "<" between them.
     """
     by_code: dict[str, Finding] = {}
     for finding in findings:
         if finding.code not in by_code or finding.first_step < by_code[finding.code].first_step:
             by_code[finding.code] = finding
     collapse = by_code["LOS001"].first_step if "LOS001" in by_code else None
-    return {
+    seen = {
         code: finding
         for code, finding in by_code.items()
         if not (code in SUDDEN and finding.first_step > onset + _LATE_STEPS)
         and not (collapse is not None and finding.first_step > collapse and code not in COLLAPSE)
     }
+    alarms = {f"{code}!": finding for code, finding in seen.items() if finding.severity.is_alarm}
+    orders = {
+        f"{one}<{two}": seen[one]
+        for pair in PAIRS
+        for one, two in (pair, pair[::-1])
+        if one in seen and two in seen and seen[one].first_step < seen[two].first_step
+    }
+    return seen | alarms | orders
 
 
 def onset_of(findings: Sequence[Finding]) -> int:

@@ -32,6 +32,7 @@ from sonde.monitor.probing import Probing
 from sonde.monitor.schedule import Schedule
 from sonde.monitor.sharing import Sharing
 from sonde.monitor.sheets import Key, Sheet
+from sonde.monitor.starvation import Starvation
 from sonde.monitor.transport import NOTHING, AtOnce, Delivery, PinnedRing, Transport
 from sonde.probes.hooks import take_off
 from sonde.probes.parameters import Watched, parameter_names
@@ -195,6 +196,7 @@ class Watch:
         self._counted: dict[str, int] = {}
         """Samples and tokens of the batches of this iteration."""
         self._epoch = _Epoch()
+        self._starvation = Starvation()
         self._last_end = time.perf_counter()
         self._closed = self._resumed = False
         self._undo: list[Callable[[], None]] = []
@@ -385,6 +387,8 @@ class Watch:
                 sheet.host[f"throughput/{quantity}_per_s"] = count / elapsed
                 self._epoch.count(quantity, count)
         self._epoch.count("steps", 1)
+        if (starved := self._starvation.take()) is not None:
+            spent["time/starved"] = starved
         sheet.host.update(spent)
         sheet.host.update(cost)
 
@@ -696,6 +700,7 @@ class Watch:
             self._writer.end(ending, reason)
             endings.unwatch(self)
             self._transport.close()
+            self._starvation.close()
             self._optimised.clear()
             self._models = {}
         if not ranks.rank():

@@ -32,7 +32,7 @@ class MemoryLeak:
         The memory that tensors occupy on a GPU, or that the process holds on the host, after the first quarter of the
         readings: `min_readings` of them over `min_steps` steps at least, a line with a rising slope (|t| > 5, errors
         allow for autocorrelation), growth in each third of the time, the last at least half as fast as the first, of
-        `least_growth` of its size (and 8 MB) altogether.
+        `least_growth` of its size (and 30 MB) altogether.
 
     Why it matters:
         The process will be killed when memory is used up, mostly hours later and far from the line that does it.
@@ -92,7 +92,7 @@ class MemoryLeak:
         total = slope * (steps[-1] - steps[0])
         if slope <= 5 * error or min(rates) <= 0 or rates[-1] < 0.5 * rates[0]:
             return None
-        if total < max(self.least_growth * float(np.median(values)), 8e6):
+        if total < max(self.least_growth * float(np.median(values)), 3e7):
             return None
         where = "the GPU" if tag == _TAGS[0] else "the host"
         message = (

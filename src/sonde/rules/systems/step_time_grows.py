@@ -9,6 +9,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.rule import Look, Sighting
+from sonde.rules.systems.throughput_drop import own_share
 
 _MOST_BLOCKS = 48
 
@@ -19,6 +20,8 @@ class StepTimeGrowsState(NamedTuple):
     width: int = 24
     values: tuple[float, ...] = ()
     shortest: tuple[float, ...] = ()
+    sequence: float = 1.0
+    """The length of the last examples that were looked at."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,8 +29,9 @@ class StepTimeGrows:
     """Steps take longer and longer.
 
     What it detects:
-        Over blocks of 24 steps (longer ones in long runs), of each of which the shortest step counts: the rank
-        correlation with time is above `correlation`, and the last quarter of the blocks takes `growth` times as
+        Over blocks of 24 steps (longer ones in long runs), of each of which the shortest step counts, less the time that
+        other work on the machine took (`time/starved`), and for each place of a sequence where batches have them: the
+        rank correlation with time is above `correlation`, and the last quarter of the blocks takes `growth` times as
         long as the first. Ten blocks at least; the first one is left out.
 
     Why it matters:
@@ -42,7 +46,7 @@ class StepTimeGrows:
         lists of tensors, metrics with a history.
 
     When it is wrong:
-        Sequences or pictures that grow on purpose. Throttling and other work on the machine look the same where they
+        Pictures that grow on purpose. Throttling and other work on the machine look the same where they
         come gradually.
 
     References:
@@ -64,7 +68,9 @@ class StepTimeGrows:
 
     def step(self, state: StepTimeGrowsState, look: Look) -> tuple[StepTimeGrowsState, Sequence[Sighting]]:
         """Look at the time of one more step."""
-        seconds = look.scene.value("time/step")
+        if "batch/sequence" in look.scene:
+            state = state._replace(sequence=max(look.scene.value("batch/sequence"), 1.0))
+        seconds = own_share(look) * look.scene.value("time/step") / state.sequence  # longer examples take longer
         if not (np.isfinite(seconds) and seconds > 0):
             return state, ()
         values = (*state.values, seconds)
@@ -74,7 +80,7 @@ class StepTimeGrows:
         width = state.width
         if len(shortest) > _MOST_BLOCKS:
             shortest, width = shortest[1::2], 2 * width
-        state = StepTimeGrowsState(width, (), shortest)
+        state = StepTimeGrowsState(width, (), shortest, state.sequence)
         times = np.array(shortest[1:])
         if len(times) < 10:
             return state, ()
@@ -84,8 +90,7 @@ class StepTimeGrows:
         correlation = float(np.corrcoef(np.arange(len(times)), ranks)[0, 1])
         if not (after > self.growth * before and correlation > self.correlation):
             return state, ()
-        message = (
-            f"a step takes {after:.3g} s, {after / before:.1f}× as long as at the start, and more from block to block"
-        )
-        evidence = Evidence(tag="time/step", step=look.scene.step, value=after, expected=before)
+        now = look.scene.value("time/step")
+        message = f"a step takes {now:.3g} s, {after / before:.1f}× as long as at first, and more from block to block"
+        evidence = Evidence(tag="time/step", step=look.scene.step, value=now, expected=now * before / after)
         return state, (Sighting(Severity.WARNING, message, evidence=(evidence,)),)

@@ -31,8 +31,9 @@ class ThroughputDrop:
     What it detects:
         Even the fastest of the last `block` steps is slower than `warning` times what it usually is, the median over
         earlier blocks, in `confirmed` blocks in a row; below `critical` times it is critical. Tokens a second
-        count where they are known, else samples a second, else steps a second. The first block is left out. Other work
-        on the machine delays many steps, but hardly ever all of them.
+        count where they are known, else samples a second, else steps a second. The first block is left out. The time in
+        which the training's thread was ready and had no processor (`time/starved`) is taken off: other work on the
+        machine is not the training's.
 
     Why it matters:
         The same result takes twice the time and money; a machine that throttles or a disk that stalls rarely recovers
@@ -46,8 +47,8 @@ class ThroughputDrop:
         processor, longer sequences, hooks that pile up), `time/optimizer`.
 
     When it is wrong:
-        A curriculum with larger examples makes fewer of them a second. Steps that are longer than the time slices of
-        the machine are slowed down one and all by other work on it.
+        A curriculum with larger examples makes fewer of them a second. Other work that shares a core, its caches or its
+        clock with the training, or keeps its helper threads waiting, slows it down without starving it.
 
     References:
         Sonde's own: halved speed is a warning, a fifth critical.
@@ -97,8 +98,18 @@ class ThroughputDrop:
 
     def _speed(self, known: str, look: Look) -> tuple[str, float]:
         """What is measured and how fast this step was; once tokens or samples are known, nothing else counts."""
+        slower = own_share(look)
         for tag in (known,) if known else _TAGS:
             if tag in look.scene:
-                return tag, look.scene.value(tag)
-        seconds = look.scene.value("time/step")
+                return tag, look.scene.value(tag) / slower
+        seconds = slower * look.scene.value("time/step")
         return known, 1 / seconds if seconds > 0 and not known else float("nan")
+
+
+def own_share(look: Look) -> float:
+    """The part of a step in which the training ran or waited for something of its own, not for a processor.
+
+    What other work on the machine takes is none of the training's doing; 1 where it is not known.
+    """
+    seconds, starved = look.scene.value("time/step"), look.scene.value("time/starved")
+    return 1 - min(starved / seconds, 0.95) if seconds > 0 and starved > 0 else 1.0
