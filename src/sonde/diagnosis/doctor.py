@@ -35,6 +35,9 @@ class Doctor:
         self._scenes, self._pictures, self._ledger = Scenes(), Pictures(), Ledger()
         self._picture_state = self._pictures.init()
         self._ranking = Ranking(self._rules)
+        self._awaited = {need for rule in self._rules for need in rule.needs}
+        """Series that rules need and that have not come yet."""
+        self._ranking.blind(rule.code for rule in self._rules if rule.needs)
         self._step: int | None = None
         self._frames: list[Frame] = []
         self._facts: list[Fact] = []
@@ -84,11 +87,19 @@ class Doctor:
                 if finding is not None:
                     found.append(finding)
         self._derive(scene)
+        self._look_for(scene)
         self._ranking.note(picture)
         explained = [self._ranking.explain(finding, self._ledger.findings) for finding in found]
         for finding in explained:
             self._ledger.put(finding)
         return explained
+
+    def _look_for(self, scene: Scene) -> None:
+        """Which rules have by now had all that they need."""
+        new = {need for need in self._awaited if (scene.layers(need[:-1]) if need.endswith("@") else need in scene)}
+        if new:
+            self._awaited -= new
+            self._ranking.blind(rule.code for rule in self._rules if self._awaited.intersection(rule.needs))
 
     def _derive(self, scene: Scene) -> None:
         for table, derived in self._derived.items():
@@ -123,6 +134,7 @@ class Doctor:
             "facts": [[fact.kind, fact.data] for fact in self._facts],
             "not_measured": self._not_measured,
             "num_steps": self._num_steps,
+            "awaited": sorted(self._awaited),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -148,6 +160,8 @@ class Doctor:
         self._step = self._frames[-1].step if self._frames else None
         self._facts = [Fact(kind, data) for kind, data in state["facts"]]
         self._not_measured, self._num_steps = dict(state["not_measured"]), state["num_steps"]
+        self._awaited &= set(state["awaited"])
+        self._ranking.blind(rule.code for rule in self._rules if self._awaited.intersection(rule.needs))
         self._ranking.note(self._picture_state.picture)
 
     def findings(self) -> tuple[Finding, ...]:

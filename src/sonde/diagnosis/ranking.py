@@ -1,21 +1,23 @@
 """Which causes explain what was found, in order, with a confidence and the reason."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Finding, Severity, Suspect
 from sonde.diagnosis.evidence import TABLE, Row
 from sonde.diagnosis.remedies import remedies_for
-from sonde.diagnosis.signs import onset_of, signs
+from sonde.diagnosis.signs import onset, onset_of, signs
 from sonde.rules.picture import Picture
 from sonde.rules.rule import Rule
 
 _MOST_SUSPECTS = 4
 _UNKNOWN = 0.0  # log-odds of "none of these"
-_LIKELY = 0.25  # of all causes
+_LIKELY = 0.1  # of all causes
 _LEAST = 0.05
+_BLIND = 0.5
+_NOTHING = "nothing else explains it better"
 
 OF_MACHINES = frozenset(
     {
@@ -35,7 +37,8 @@ class Ranking:
     """Scores causes by the table of evidence.
 
     A cause's score is its prior and, for each row of the table that names it, the row's weight where its sign was seen,
-    and minus its cost where the sign was looked for and not seen. Signs are findings, of any severity, that were there
+    and minus its cost where the sign was looked for and not seen; half of it where the rule had not the series that it
+    needs. Signs are findings, of any severity, that were there
     in time (`diagnosis.signs`). Confidence is the share of exp(score) among all causes that could explain the finding
     and "none of these".
     """
@@ -43,10 +46,15 @@ class Ranking:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = {rule.code: rule for rule in rules}
         self._picture = Picture()
+        self._blind: frozenset[str] = frozenset()
 
     def note(self, picture: Picture) -> None:
         """Remember the whole picture: remedies take their values from it."""
         self._picture = picture
+
+    def blind(self, codes: Iterable[str]) -> None:
+        """Which rules have not had the series that they need: that they saw nothing says little."""
+        self._blind = frozenset(codes)
 
     def explain(self, finding: Finding, findings: Sequence[Finding]) -> Finding:
         """The finding with its suspects and remedies, in the light of all findings.
@@ -55,7 +63,7 @@ class Ranking:
         that is no longer finite is then laid at the door of the mistake that was found in the loop.
         """
         rule = self._rules[finding.code]
-        seen = {**signs(findings, finding.first_step), finding.code: finding}
+        seen = {**signs(findings, onset(finding)), finding.code: finding}
         scores = self.scores(seen)
         shares = _shares({cause: score for cause, (score, _) in scores.items()})
         # What slows a machine down explains no loss, and the other way round.
@@ -66,7 +74,10 @@ class Ranking:
             if cause in rule.causes or (shares[cause] >= _LIKELY and not is_apart and cause not in OF_MACHINES)
         }
         own = _shares({cause: score for cause, (score, _) in candidates.items()})
-        order = sorted(own, key=lambda cause: -own[cause])[:_MOST_SUSPECTS]
+        # A cause for which nothing was seen stands behind every one for which something was.
+        order = sorted(own, key=lambda cause: -own[cause])
+        spoken_for = [cause for cause in order if candidates[cause][1] != _NOTHING]
+        order = (spoken_for or order)[:_MOST_SUSPECTS]
         suspects = tuple(
             Suspect(cause=cause, confidence=round(own[cause], 2), because=candidates[cause][1])
             for cause in order
@@ -86,9 +97,9 @@ class Ranking:
                 score += row.weight
                 if row.weight > best:
                     best, because = row.weight, _reason(row, seen[row.sign])
-            else:
-                score -= row.cost
-        return score, because or "nothing else explains it better"
+            elif row.cost:
+                score -= row.cost * (_BLIND if any(code in self._blind for code in row.codes) else 1.0)
+        return score, because or _NOTHING
 
     def ordered(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         """Alarms first, and of these the one whose cause best explains how the trouble began: symptoms come behind."""

@@ -1,11 +1,17 @@
 """Which findings speak for a cause: what came too late to have brought something about does not."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from sonde.core.findings import Finding
 
-SUDDEN = frozenset({"DAT001", "DAT002", "GRD002", "LOS002", "OPT002", "OPT004", "SCH001", "SYS001", "UPD004", "WGT002"})
+SUDDEN = frozenset({"DAT002", "GRD002", "LOS002", "OPT002", "SCH001", "SYS001", "UPD004", "WGT002"})
 """Conditions that begin at a step of their own. Others are there long before they are measured or confirmed."""
+
+BACKDATED = frozenset(
+    {"DAT006", "GEN001", "GEN002", "GEN003", "LOS004", "LOS005", "LOS007", "LOS008", "LOS009", "SCH003"}
+)
+"""Conditions that are dated back to when they may have begun, often to the first step: they tell no onset."""
 
 COLLAPSE = frozenset({"ACT004", "DAT001", "GRD005", "LOS001", "NUM002", "OPT003", "WGT001"})
 """What is still worth knowing of a training whose loss is no longer finite."""
@@ -44,7 +50,11 @@ def signs(findings: Iterable[Finding], onset: int) -> Mapping[str, Finding]:
     return seen | alarms | orders
 
 
+def onset(finding: Finding) -> int:
+    """The step at which what was found began, as far as that is known; else later than everything."""
+    return sys.maxsize if finding.code in BACKDATED else finding.first_step
+
+
 def onset_of(findings: Sequence[Finding]) -> int:
-    """The step at which trouble began: of the first alarm, or of the first finding where there is none."""
-    alarms = [finding.first_step for finding in findings if finding.severity.is_alarm]
-    return min(alarms or [finding.first_step for finding in findings], default=0)
+    """The step at which trouble began: of the first alarm that knows it."""
+    return min((onset(finding) for finding in findings if finding.severity.is_alarm), default=sys.maxsize)

@@ -29,10 +29,10 @@ class StepTimeGrows:
     """Steps take longer and longer.
 
     What it detects:
-        Over blocks of 24 steps (longer ones in long runs), of each of which the shortest step counts, less the time that
-        other work on the machine took (`time/starved`), and for each place of a sequence where batches have them: the
-        rank correlation with time is above `correlation`, and the last quarter of the blocks takes `growth` times as
-        long as the first. Ten blocks at least; the first one is left out.
+        Over blocks of 24 steps (longer ones in long runs), of each of which the shortest step counts, less what other
+        work on the machine took (`time/starved`), and for each place of a sequence where batches have them: the rank
+        correlation with time is above `correlation`, and the last quarter of the blocks takes `growth` times as long
+        as the first. Ten blocks at least; the first one is left out.
 
     Why it matters:
         Something piles up: hooks that are registered again and again, a list that is walked at every step, a graph that
