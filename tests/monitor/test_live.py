@@ -57,7 +57,7 @@ def test_findings_are_those_of_a_replay(tmp_path: Path, doctor: str) -> None:
 
 
 @pytest.mark.parametrize("doctor", PLACES)
-def test_a_poisoned_batch_is_told_while_the_training_runs(tmp_path: Path, doctor: str) -> None:
+def test_a_poisoned_batch_is_told_while_the_training_runs(tmp_path: Path, doctor: Any) -> None:
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
     told: list[Finding] = []

@@ -69,7 +69,7 @@ def load(plain: Json, like: S) -> S:
     Example:
         >>> from sonde.rules.course import Course
         >>> load(dump(Course(2, (1.5,))), Course())
-        Course(width=2, means=(1.5,), rest=())
+        Course(width=2, means=(1.5,), total=0.0, num_rest=0)
     """
     try:
         state = _read(plain)

@@ -34,7 +34,8 @@ class NoiseFloor:
         jitter: the validation loss, always of the same examples, moves by more than `jitter` from one evaluation to the
         next (and by 0.5% of an untrained model's loss), up as often as down, over at least four. Never a warning where
         the line through all losses since the floor began falls by three standard errors (100 steps cannot see a slow
-        descent through so much noise), or where less than `solved` of an untrained model's loss is left.
+        descent through so much noise), where less than `solved` of an untrained model's loss is left, or where
+        validation is well below it.
 
     Why it matters:
         A smaller rate at the end (or a larger batch, or averaged weights) would bring the loss below this floor at
@@ -101,7 +102,10 @@ class NoiseFloor:
         )
         descent = state.course.descent()
         stands = descent is not None and descent.t > -3 and picture.loss_median > self.solved * untrained(picture)
-        severity = Severity.WARNING if lasts and stands and moves > self.jitter and matters else Severity.INFO
+        # A training loss well above validation is noisy by dropout or augmentation, not by its steps.
+        regularised = bool(state.validations) and picture.loss_median > 1.2 * float(np.median(state.validations))
+        hurts = lasts and stands and moves > self.jitter and matters and not regularised
+        severity = Severity.WARNING if hurts else Severity.INFO
         message = (
             f"loss {picture.loss_median:.4g} ± {picture.loss_scale:.2g} has been at its noise's floor "
             f"for {picture.step - since} steps"

@@ -15,7 +15,7 @@ _MOST_BLOCKS = 48
 
 
 class StepTimeGrowsState(NamedTuple):
-    """Times of the block that is under way, and the shortest of each block before it."""
+    """Times of the block that is under way, and the lower quartile of each block before it."""
 
     width: int = 24
     values: tuple[float, ...] = ()
@@ -29,7 +29,7 @@ class StepTimeGrows:
     """Steps take longer and longer.
 
     What it detects:
-        Over blocks of 24 steps (longer ones in long runs), of each of which the shortest step counts, less what other
+        Over blocks of 24 steps (longer ones in long runs), of each of which the lower quartile counts, less what other
         work on the machine took (`time/starved`), and for each place of a sequence where batches have them: the rank
         correlation with time is above `correlation`, and the last quarter of the blocks takes `growth` times as long
         as the first. Ten blocks at least; the first one is left out.
@@ -76,7 +76,7 @@ class StepTimeGrows:
         values = (*state.values, seconds)
         if len(values) < state.width:
             return state._replace(values=values), ()
-        shortest = (*state.shortest, min(values))
+        shortest = (*state.shortest, float(np.quantile(values, 0.25)))
         width = state.width
         if len(shortest) > _MOST_BLOCKS:
             shortest, width = shortest[1::2], 2 * width

@@ -22,6 +22,8 @@ class ThroughputDropState(NamedTuple):
     fastest: tuple[float, ...] = ()
     num_slow: int = 0
     since: int = -1
+    own: float = 0.0
+    """The largest of the block, had it not had to wait for a processor."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,9 +33,9 @@ class ThroughputDrop:
     What it detects:
         Even the fastest of the last `block` steps is slower than `warning` times what it usually is, the median over
         earlier blocks, in `confirmed` blocks in a row; below `critical` times it is critical. Tokens a second
-        count where they are known, else samples a second, else steps a second. The first block is left out. The time in
-        which the training's thread was ready and had no processor (`time/starved`) is taken off: other work on the
-        machine is not the training's.
+        count where they are known, else samples a second, else steps a second. The first block is left out. It must be
+        slow even without the time in which the training's thread was ready and had no processor (`time/starved`): other
+        work on the machine is not the training's.
 
     Why it matters:
         The same result takes twice the time and money; a machine that throttles or a disk that stalls rarely recovers
@@ -74,12 +76,12 @@ class ThroughputDrop:
         tag, speed = self._speed(state.tag, look)
         if not (np.isfinite(speed) and speed > 0):
             return state, ()
-        values = (*state.values, speed)
+        values, own = (*state.values, speed), max(state.own, speed / own_share(look))
         if len(values) < self.block:
-            return state._replace(tag=tag, values=values), ()
+            return state._replace(tag=tag, values=values, own=own), ()
         fast = max(values)
         typical = float(np.median(state.fastest[1:])) if len(state.fastest) > 2 else float("nan")
-        is_slow = fast < self.warning * typical
+        is_slow = own < self.warning * typical
         num = state.num_slow + 1 if is_slow else 0
         since = state.since if num > 1 else max(0, look.scene.step - self.block + 1)
         fastest = state.fastest if is_slow else (*state.fastest, fast)
@@ -98,11 +100,10 @@ class ThroughputDrop:
 
     def _speed(self, known: str, look: Look) -> tuple[str, float]:
         """What is measured and how fast this step was; once tokens or samples are known, nothing else counts."""
-        slower = own_share(look)
         for tag in (known,) if known else _TAGS:
             if tag in look.scene:
-                return tag, look.scene.value(tag) / slower
-        seconds = slower * look.scene.value("time/step")
+                return tag, look.scene.value(tag)
+        seconds = look.scene.value("time/step")
         return known, 1 / seconds if seconds > 0 and not known else float("nan")
 
 

@@ -93,7 +93,8 @@ class UpdatesTooSmall:
             return state, ()
         cosine = typical(state.cosines, 1)
         slow = (is_stuck(picture) and not is_lost(picture)) or (picture.is_falling and is_slow(picture, straightness))
-        severity = Severity.WARNING if slow and not cosine < self.agree else Severity.INFO
+        tuned = picture.loss_start < 0.7 * picture.trivial  # it came trained: small steps are meant
+        severity = Severity.WARNING if slow and not cosine < self.agree and not tuned else Severity.INFO
         message = f"steps change weights by {ratio:.2g} of their norm (median over matrices), at lr {picture.lr:.3g}"
         if slow:
             message += f"; loss {picture.loss_smooth:.4g} of {picture.loss_start:.4g} after {picture.num_losses} steps"

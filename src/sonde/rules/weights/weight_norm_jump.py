@@ -8,6 +8,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
+from sonde.rules.levels import is_alone
 from sonde.rules.rule import Look, Sighting
 
 
@@ -112,7 +113,11 @@ class WeightNormJump:
         if not jumps:
             return state, ()
         worst = max(jumps, key=lambda jump: abs(np.log(jump.after / jump.before)))
-        worse = not np.isfinite(picture.loss_smooth) or picture.loss_smooth > 1.2 * abs(worst.loss)
+        # Of several players no loss tells; and a loss that is all but gone jitters by more than its own size.
+        worse = is_alone(look) and (
+            np.isinf(picture.loss)
+            or picture.loss_smooth > max(1.2 * abs(worst.loss), abs(worst.loss) + 0.1 * abs(picture.loss_start))
+        )
         if not found and not worse:
             return state, ()
         message = (
