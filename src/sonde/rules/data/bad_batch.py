@@ -85,6 +85,8 @@ class BadBatch:
         ordinary = state.loss_z < self.score / 2 and state.grad_z < self.score / 2 and not picture.lr_jumped
         steady = abs(picture.lr - state.lr) <= 0.2 * state.lr
         high = picture.loss_z > 2 * self.score and picture.loss > self.jump * picture.loss_median
+        # A loss that is all but gone jumps by its own size at every other batch.
+        high = high and picture.loss > 0.05 * abs(picture.loss_start)
         if not (ordinary and steady and high and grad_jumped and has_level(look)):
             return new, ()
         evidence = (
