@@ -28,7 +28,7 @@ Where = Literal["auto", "process", "thread", "off"]
 
 _PLACES: dict[str, Where] = {"process": "process", "thread": "thread", "off": "off"}
 _GATHER_S = 0.02
-_MOST_WAITING_BYTES = 64 << 20
+_MOST_WAITING_BYTES = 16 << 20
 
 
 def start(
@@ -201,7 +201,7 @@ class _Beside:
 class _Apart:
     """In a process of its own: rules take no time from the interpreter that the training needs.
 
-    Two threads wait for the pipes to it, so that a slow doctor delays nobody; one that falls 64 MB behind is told no
+    Two threads wait for the pipes to it, so that a slow doctor delays nobody; one that falls 16 MB behind is told no
     more.
     """
 
