@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,7 @@ def main(folder: Path, kills: int, seed: int) -> None:
             try:
                 child(run, first, write_end, rng.randrange(1 << 30))
             finally:
+                traceback.print_exc()  # what it ended by is what the failure is about
                 os._exit(1)
         os.close(write_end)
         deadline = time.monotonic() + rng.uniform(0.03, 0.6)
