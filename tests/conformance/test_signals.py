@@ -12,7 +12,7 @@ import sonde.signals
 from sonde.core import strict_json
 from sonde.signals.catalogue import SIGNALS, TIMED_SIGNALS
 from sonde.signals.signal import Signal
-from sonde.signals.states import from_json, to_json
+from sonde.signals.states import dump, load
 
 NUM_TAGS, NUM_STEPS = 6, 300
 HOLES = [np.nan, np.inf, -np.inf]
@@ -125,8 +125,8 @@ def test_a_checkpoint_in_the_middle_changes_nothing(signal: Any) -> None:
     for i, row in enumerate(trainings(3)):
         if i % 37 == 0:
             inner = restored[1] if isinstance(plain, AtSteps) else restored
-            text = strict_json.dumps(to_json(inner))
-            inner = from_json(signal.init(NUM_TAGS), strict_json.loads(text))
+            text = strict_json.dumps(dump(inner))
+            inner = load(strict_json.loads(text), signal.init(NUM_TAGS))
             restored = (restored[0], inner) if isinstance(plain, AtSteps) else inner
         state, expected = plain.step(state, row)
         restored, out = plain.step(restored, row)

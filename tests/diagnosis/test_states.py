@@ -14,13 +14,13 @@ from sonde.core.errors import FormatError
 from sonde.core.frames import MISSING, Columns, Frame
 from sonde.diagnosis.gain_monitor import GainMonitor
 from sonde.diagnosis.post_epoch import PostEpoch
-from sonde.diagnosis.states import dump, load
 from sonde.rules.catalogue import RULES
 from sonde.rules.gradients.gain_drift import GainDrift
 from sonde.rules.picture import Picture, Pictures
 from sonde.rules.rule import Look
 from sonde.rules.scene import Fact, Scene, Scenes
 from sonde.signals.phases import Phase
+from sonde.signals.states import dump, load
 
 _SCALARS = (
     "loss", "lr", "grad/norm", "grad/cosine", "update/cosine", "update/ratio", "update/norm", "clip/factor",

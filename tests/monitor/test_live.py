@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,17 @@ def test_a_doctor_that_is_killed_is_said_once(tmp_path: Path, caplog: pytest.Log
 def doctor_of(watched: Watch) -> int:
     process = watched._live._practice._process  # type: ignore[union-attr]
     return int(process.pid)
+
+
+def test_nothing_is_left_of_a_watch_that_could_not_be_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("no probes today")
+
+    monkeypatch.setattr("sonde.monitor.watch.Probing", fail)
+    before = set(threading.enumerate())
+    with pytest.raises(RuntimeError, match="no probes today"):
+        train(tmp_path / "run", doctor="process")
+    assert set(threading.enumerate()) <= before
 
 
 def test_no_process_is_left_when_the_training_is_killed(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 from sonde.core.findings import Diagnosis, Finding
 from sonde.core.frames import Columns, Frame
-from sonde.diagnosis import states
 from sonde.diagnosis.gain_monitor import GainMonitor
 from sonde.diagnosis.ledger import Ledger
 from sonde.diagnosis.post_epoch import PostEpoch
@@ -16,6 +15,7 @@ from sonde.rules.gradients.gain_drift import GainDrift
 from sonde.rules.picture import Pictures
 from sonde.rules.rule import Look, Rule
 from sonde.rules.scene import Fact, Scene, Scenes
+from sonde.signals import states
 
 
 class Doctor:

@@ -25,7 +25,10 @@ from sonde.monitor.assembly import Assembly, now
 from sonde.monitor.budget import Budget
 from sonde.monitor.bursts import Bursts
 from sonde.monitor.cadences import ON_CPU, ON_GPU, Cadences
+from sonde.monitor.epochs import Epoch
+from sonde.monitor.guard import Guard
 from sonde.monitor.live import Where
+from sonde.monitor.notices import Notices
 from sonde.monitor.optimizers import Optimised, ParameterReader
 from sonde.monitor.pipeline import Pipeline
 from sonde.monitor.probing import Probing
@@ -51,8 +54,6 @@ Console = Literal["auto", "quiet"]
 _CLOSE_S = 30.0
 _CLOSE_HURRY_S = 2.0
 _ROOM_FOR_PROBES = 16_384  # numbers a step
-_MOST_PROBLEMS = 8
-_MOST_REASON = 500  # characters: a message may hold a whole tensor
 
 
 def watch(
@@ -163,7 +164,6 @@ class Watch:
     ) -> None:
         self._writer, self._strict, self._console = writer, strict, console
         self._models = models
-        self._unmeasured: set[str] = set()
         self._optimised = {id(optimizer): Optimised(name, optimizer) for name, optimizer in optimizers.items()}
         first = next((p for o in optimizers.values() for group in o.param_groups for p in group["params"]), None)
         self._device = first.device if first is not None else torch.device("cpu")
@@ -177,25 +177,35 @@ class Watch:
             list(optimizers),
             histogram_steps=cadence.histograms.interval_steps,
         )
-        self._problems: set[str] = set()
         self._pipeline: Pipeline[Sheet] = Pipeline(self._consume, strict=strict)
-        self._guard = _Guard(self._fail, strict=strict)
+        self._notices = Notices(self._put_event, self._pipeline.fail)
+        self._guard = Guard(self._notices.fail, strict=strict)
+        self._share = budget
+        try:
+            self._begin(models, optimizers, call)
+        except BaseException:  # threads and the doctor's process would outlive it
+            self._pipeline.close(0.0)
+            if self._live is not None:
+                self._live.close(0.0)
+            raise
+
+    def _begin(self, models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer], call: ranks.Call) -> None:
+        on_gpu = self._device.type == "cuda"
         self._reader = ParameterReader(
             self._schedule,
             on_gpu=on_gpu,
             names=lambda: parameter_names(self._models),
-            not_measured=self._not_measured,
+            not_measured=self._notices.not_measured,
         )
         for optimised in self._optimised.values():
             self._reader.refresh(optimised)
         self._share_between_ranks(call)
-        self._share = budget
         self._move_to(self._device)
         self._sheet = Sheet(now())
         self._spent: defaultdict[str, float] = defaultdict(float)  # seconds, samples and tokens since the last step
         self._counted: dict[str, int] = {}
         """Samples and tokens of the batches of this iteration."""
-        self._epoch = _Epoch()
+        self._epoch = Epoch()
         self._starvation = Starvation()
         self._last_end = time.perf_counter()
         self._closed = self._resumed = False
@@ -209,14 +219,21 @@ class Watch:
             self._device,
             self._schedule,
             self._guard,
-            self._not_measured,
+            self._notices.not_measured,
             self._parameters,
-            say=self._preflight,
+            say=self._notices.preflight,
             event=self._put_event,
         )
         self._attach()
         endings.watch(self)
         self._probing.arm()
+
+    def _consume(self, sheets: Sequence[tuple[Sheet, Float64]]) -> None:
+        try:
+            self._assembly.consume(sheets)
+        except Exception as error:
+            self._notices.problem(error)
+            raise
 
     def _parameters(self) -> Sequence[Watched]:
         return [watched for optimised in self._optimised.values() for watched in optimised.watched]
@@ -229,15 +246,19 @@ class Watch:
         if call.all_ranks():
             for optimised in split:
                 optimised.sharing = Sharing(optimised.watched, self._schedule.cadences)
-                self._not_measured("grad/cosine*", "sketches of parameters that are split over ranks do not add up")
-                self._not_measured("update/cosine*", "sketches of parameters that are split over ranks do not add up")
+                self._notices.not_measured(
+                    "grad/cosine*", "sketches of parameters that are split over ranks do not add up"
+                )
+                self._notices.not_measured(
+                    "update/cosine*", "sketches of parameters that are split over ranks do not add up"
+                )
             return
         reason = "its parameters are split over ranks, not all of which called `sonde.watch`"
         _log.warning("gradients, weights and updates are not measured: %s; call it on every rank", reason)
         for optimised in split:
             where = f"@{optimised.name}" if optimised.name else ""
             for family in ("grad", "weight", "update"):
-                self._not_measured(f"{family}/*{where}", reason)
+                self._notices.not_measured(f"{family}/*{where}", reason)
             optimised.is_blind = True
 
     def _move_to(self, device: torch.device) -> None:
@@ -525,34 +546,6 @@ class Watch:
         ]
         self._put_event("resumed", {"optimizers": optimizers})
 
-    def _consume(self, sheets: Sequence[tuple[Sheet, Float64]]) -> None:
-        try:
-            self._assembly.consume(sheets)
-        except Exception as error:
-            self._note_problem(error)
-            raise
-
-    def _fail(self, error: Exception) -> None:
-        self._note_problem(error)
-        self._pipeline.fail(error)
-
-    def _note_problem(self, error: Exception) -> None:
-        """Have the run say that something of ours went wrong: each problem once, and not more than a few."""
-        reason = f"{type(error).__name__}: {error}"[:_MOST_REASON]
-        if reason not in self._problems and len(self._problems) < _MOST_PROBLEMS:
-            self._problems.add(reason)
-            self._put_event("monitor-problem", {"reason": reason})
-
-    def _not_measured(self, tag: str, reason: str) -> None:
-        """Say, once, that something cannot be measured."""
-        if tag not in self._unmeasured:
-            self._unmeasured.add(tag)
-            self._put_event("not-measured", {"tag": tag, "reason": reason})
-
-    def _preflight(self, check: str, fact: Mapping[str, Any]) -> None:
-        """A first look at the training has found something."""
-        self._put_event("preflight", {"check": check, **fact})
-
     def data(self, batches: Iterable[T]) -> Iterator[T]:
         """The same batches, timed: how long each iteration waits for its data becomes `time/data`.
 
@@ -664,7 +657,7 @@ class Watch:
         self._pipeline.drain(_CLOSE_S)
         self._sheet, self._spent = Sheet(now()), defaultdict(float)
         self._schedule.resume(int(state["iteration"]))
-        self._epoch = _Epoch(int(state.get("epoch", 0)))
+        self._epoch = Epoch(int(state.get("epoch", 0)))
         self._assembly.load_state_dict(state)
         self._writer.branch(self._assembly.step + 1)
         if self._live is not None:
@@ -729,50 +722,6 @@ class Watch:
     def _capturing(self) -> bool:
         """Whether the user is recording a CUDA graph: then nothing of ours may get into it."""
         return self._device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-
-
-class _Guard:
-    """Our own faults do not reach the training.
-
-    Args:
-        fail: Told about a fault.
-        strict: Whether it is raised after all.
-    """
-
-    def __init__(self, fail: Callable[[Exception], None], *, strict: bool) -> None:
-        self._fail, self._strict = fail, strict
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if self._strict or not isinstance(value, Exception):
-            return False
-        self._fail(value)
-        return True
-
-
-class _Epoch:
-    """The epoch that is under way."""
-
-    def __init__(self, number: int = 0) -> None:
-        self.number = number
-        self._began = time.perf_counter()
-        self._counts: defaultdict[str, float] = defaultdict(float)
-
-    def count(self, quantity: str, number: float) -> None:
-        self._counts[quantity] += number
-
-    def close(self) -> dict[str, float]:
-        """Its row; the next one begins."""
-        self.number += 1
-        ended = time.perf_counter()
-        row = {"epoch": float(self.number), "epoch/time": ended - self._began}
-        row.update({f"epoch/{quantity}": number for quantity, number in self._counts.items()})
-        self._began, self._counts = ended, defaultdict(float)
-        return row
 
 
 def _plain(value: Tensor | float) -> float:

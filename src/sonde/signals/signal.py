@@ -15,7 +15,7 @@ class Signal(Protocol):
 
     Rows of a run are float32: make them float64 before the first signal, so that nothing is rounded on the way.
     The settings are frozen, the state is a named tuple of arrays (with the tags along their first axis) and is never
-    changed in place, so a checkpoint is `sonde.signals.states.to_json(state)`. A value that is NaN, infinite or was not
+    changed in place, so a checkpoint is `sonde.signals.states.dump(state)`. A value that is NaN, infinite or was not
     measured leaves the state of its tag as it is; what would judge that value is NaN.
     """
 

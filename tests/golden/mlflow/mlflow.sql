@@ -10,8 +10,8 @@ CREATE TABLE "experiments" (
 	CONSTRAINT experiments_lifecycle_stage CHECK (lifecycle_stage IN ('active', 'deleted')), 
 	CONSTRAINT uq_experiments_workspace_name UNIQUE (workspace, name)
 );
-INSERT INTO experiments VALUES (0, 'Default', '/tmp/c/mf/mlruns/0', 'active', 1794750599745, 1794750599745, 'default');
-INSERT INTO experiments VALUES (1, 'tiny', '/tmp/c/mf/mlruns/1', 'active', 1794750599773, 1794750599773, 'default');
+INSERT INTO experiments VALUES (0, 'Default', '/logs/mlruns/0', 'active', 1794750599745, 1794750599745, 'default');
+INSERT INTO experiments VALUES (1, 'tiny', '/logs/mlruns/1', 'active', 1794750599773, 1794750599773, 'default');
 CREATE TABLE "runs" (
 	run_uuid VARCHAR(32) NOT NULL, 
 	name VARCHAR(250), 
@@ -32,8 +32,8 @@ CREATE TABLE "runs" (
 	FOREIGN KEY(experiment_id) REFERENCES experiments (experiment_id), 
 	CHECK (status IN ('SCHEDULED', 'FAILED', 'FINISHED', 'RUNNING', 'KILLED'))
 );
-INSERT INTO runs VALUES ('b4f67ab4034a48f3b709aae27a5cd309', 'first', 'UNKNOWN', '', '', 'root', 'FINISHED', 1794750599878, 1794750600117, '', 'active', '/tmp/c/mf/mlruns/1/b4f67ab4034a48f3b709aae27a5cd309/artifacts', 1, NULL);
-INSERT INTO runs VALUES ('4ae1b6cdf18d444f8d24c43c3237e301', 'second', 'UNKNOWN', '', '', 'root', 'FINISHED', 1794750600135, 1794750600289, '', 'active', '/tmp/c/mf/mlruns/1/4ae1b6cdf18d444f8d24c43c3237e301/artifacts', 1, NULL);
+INSERT INTO runs VALUES ('b4f67ab4034a48f3b709aae27a5cd309', 'first', 'UNKNOWN', '', '', 'someone', 'FINISHED', 1794750599878, 1794750600117, '', 'active', '/logs/mlruns/1/b4f67ab4034a48f3b709aae27a5cd309/artifacts', 1, NULL);
+INSERT INTO runs VALUES ('4ae1b6cdf18d444f8d24c43c3237e301', 'second', 'UNKNOWN', '', '', 'someone', 'FINISHED', 1794750600135, 1794750600289, '', 'active', '/logs/mlruns/1/4ae1b6cdf18d444f8d24c43c3237e301/artifacts', 1, NULL);
 CREATE TABLE "metrics" (
 	"key" VARCHAR(250) NOT NULL, 
 	value FLOAT NOT NULL, 
