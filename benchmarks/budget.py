@@ -56,7 +56,7 @@ class Case(NamedTuple):
     num_steps: int
 
 
-CASES = {"many": Case(Many, 16, 600), "large": Case(large, 16, 260)}
+CASES = {"many": Case(Many, 16, 600), "large": Case(large, 16, 500)}
 
 
 def measure(name: str, num_steps: int, folder: Path) -> None:

@@ -1,5 +1,7 @@
 """What a step pays for being watched, and how cadences follow."""
 
+import math
+
 import pytest
 import torch
 
@@ -59,7 +61,7 @@ def test_parts_add_up_each_by_its_own_measure() -> None:
 def _spend(budget: Budget, num_steps: int, own_s: float) -> float:
     for _ in range(num_steps):
         budget.took("step", own_s, like="step")
-        stretch, _ = budget.step(0.1)
+        stretch, _ = budget.step(0.1, with_norms=True)
     return stretch
 
 
@@ -83,5 +85,38 @@ def test_a_step_in_which_something_is_prepared_does_not_stretch_cadences() -> No
 def test_own_time_is_recorded_from_the_first_step_on() -> None:
     budget = Budget(0.01, CPU)
     budget.took("step", 0.5, like="step")
-    _, series = budget.step(1.0)
+    _, series = budget.step(1.0, with_norms=True)
     assert series["monitor/time"] == series["monitor/host"] == 0.5
+
+
+def _train(budget: Budget, *, norms_s: float, rest_s: float, num_steps: int = 600) -> list[float]:
+    """Own times of a training whose steps take 100 ms: the norms, and the rest once in 4 steps, or more rarely."""
+    own, stretch = [], 1.0
+    for step in range(num_steps):
+        with_norms = step % budget.norm_steps == 0
+        own.append(norms_s * with_norms + rest_s * (step % math.ceil(4 * stretch) == 0))
+        budget.took("pre", own[-1], like="pre")
+        stretch, _ = budget.step(0.1, with_norms=with_norms)
+    return own
+
+
+def test_norms_stay_at_every_step_where_the_rest_can_give_way() -> None:
+    budget = Budget(0.01, CPU)
+    own = _train(budget, norms_s=1e-3, rest_s=0.1)
+    assert budget.norm_steps == 1
+    assert sum(own[-100:]) / 100 <= 2e-3
+
+
+def test_norms_that_alone_are_too_dear_become_rarer_until_the_budget_is_kept() -> None:
+    budget = Budget(0.01, CPU)
+    own = _train(budget, norms_s=9e-3, rest_s=0.1)
+    assert budget.norm_steps == 8, "9 ms of 0.6 times 2 ms"
+    assert sum(own[200:]) / 400 <= 2.4e-3
+
+
+def test_norms_are_read_once_in_sixteen_steps_however_dear_and_come_back() -> None:
+    budget = Budget(0.01, CPU)
+    _train(budget, norms_s=1.0, rest_s=0.1)
+    assert budget.norm_steps == 16
+    _train(budget, norms_s=1e-3, rest_s=0.1)
+    assert budget.norm_steps == 1

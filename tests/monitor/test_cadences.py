@@ -14,6 +14,7 @@ def test_the_table_of_defaults_equals_the_code() -> None:
     assert [(name, int(on_gpu), int(on_cpu)) for name, on_gpu, on_cpu in rows] == [
         (field.name, getattr(ON_GPU, field.name).interval_steps, getattr(ON_CPU, field.name).interval_steps)
         for field in fields(Cadences)
+        if field.name != "early_steps"
     ]
 
 

@@ -14,6 +14,7 @@ from torch.nn.utils import clip_grad_norm_
 import sonde
 from sonde.core.cadences import every
 from sonde.monitor.cadences import Cadences
+from sonde.monitor.schedule import Schedule
 
 from . import loops
 
@@ -177,6 +178,31 @@ def test_norm_is_before_the_clip_and_norm_applied_after_it(
         factors = loops.values(tmp_path / "run", "clip/factor")
         np.testing.assert_allclose(factors, np.array(after) / np.array(before), rtol=2e-5)
         np.testing.assert_allclose(limits, 0.05, rtol=1e-6)
+
+
+def test_norms_that_the_budget_does_not_allow_are_missing_and_the_rest_is_as_always(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Schedule, "norms_due", lambda self: self.iteration % 3 == 0)
+    net = loops.model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    norms = []
+    with loops.watching(net, optimizer, tmp_path / "run", cadence=RARELY) as watch:
+        for batch in loops.batches(NUM_STEPS):
+            optimizer.zero_grad()
+            loss = loops.loss_of(net, batch)
+            loss.backward()
+            norms.append(loops.norm_of(loops.gradients(net)))
+            clip_grad_norm_(net.parameters(), 0.05)
+            optimizer.step()
+            watch.step(loss)
+    found = sonde.load(tmp_path / "run").series("grad/norm")
+    assert len(found.step) < NUM_STEPS
+    assert {1, 4} <= set(found.step.tolist())
+    np.testing.assert_allclose(found.value, np.array(norms)[found.step - 1], rtol=2e-5)
+    assert (
+        len(loops.values(tmp_path / "run", "loss")) == len(loops.values(tmp_path / "run", "clip/factor")) == NUM_STEPS
+    )
 
 
 @pytest.mark.parametrize("clip", [_clip_by_name, _clip_l1, _clip_some, _clip_each])

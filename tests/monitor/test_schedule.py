@@ -49,3 +49,39 @@ def test_whatever_moves_turns_changes_the_version(change: str) -> None:
     else:
         schedule.resume(7)
     assert schedule.version != before
+
+
+def test_global_norms_have_their_turn_once_in_so_many_steps_and_in_a_burst() -> None:
+    schedule = Schedule(Cadences())
+    due: dict[int, list[bool]] = {}
+    for schedule.norm_steps in (1, 3):
+        due[schedule.norm_steps] = []
+        for schedule.iteration in range(6):
+            due[schedule.norm_steps].append(schedule.norms_due())
+    assert due == {1: [True] * 6, 3: [True, False, False] * 2}
+    schedule.resume(0)
+    schedule.burst(2)
+    schedule.iteration = 1
+    assert schedule.norms_due()
+
+
+def test_blocks_have_their_turns_sooner_in_the_first_steps_and_no_rarer_than_asked() -> None:
+    def turns(cadences: Cadences, family: str = "blocks") -> list[int]:
+        schedule, found = Schedule(cadences), []
+        for schedule.iteration in range(250):
+            if schedule.slots(family, 1):
+                found.append(schedule.iteration)
+        return found
+
+    assert turns(Cadences(early_steps=100)) == [1, 26, 51, 76, 101, 201]
+    assert turns(Cadences(early_steps=100, blocks=Every(200, offset=30))) == [5, 30, 55, 80, 230]
+    assert turns(Cadences(early_steps=100, blocks=Every(20))) == list(range(0, 250, 20))
+    assert turns(Cadences(early_steps=100), "histograms") == [0, 100, 200]
+
+
+def test_the_end_of_the_early_steps_changes_the_version() -> None:
+    schedule = Schedule(Cadences(early_steps=100))
+    schedule.iteration = 99
+    before = schedule.version
+    schedule.iteration = 100
+    assert schedule.version != before

@@ -187,7 +187,7 @@ class Adaptive:
         mean_own_s = self._mean(state.own_s, min(own_s, state.slowest_s))
         mean_step_s = self._mean(state.step_s, step_s)
         weight = self._mean(state.weight, 1.0)
-        load = mean_own_s / max(self.budget * mean_step_s / weight, self.floor_s)
+        load = mean_own_s / self._allowed_s(mean_step_s, weight)
         calm_steps = state.calm_steps + 1 if load < self.relax_below else 0
 
         stretch = state.stretch
@@ -204,6 +204,13 @@ class Adaptive:
             calm_steps=calm_steps,
         )
         return state, stretch
+
+    def allowed_s(self, state: AdaptiveState) -> float:
+        """What a step may cost now."""
+        return self._allowed_s(state.step_s, state.weight)
+
+    def _allowed_s(self, mean_step_s: float, weight: float) -> float:
+        return max(self.budget * mean_step_s / weight, self.floor_s) if weight else self.floor_s
 
     def _mean(self, old: float, new: float) -> float:
         return self.decay * old + (1 - self.decay) * new

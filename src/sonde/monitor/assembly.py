@@ -98,7 +98,7 @@ class Assembly:
         of_layers: Mapping[Key, Layers],
     ) -> None:
         if sheet.event is not None:
-            self._recorder.event(sheet.event[0], step=self.step, data=sheet.event[1])
+            self.event(*sheet.event)
             return
         if sheet.row is not None:
             self._named_row(*sheet.row, sheet.time)
@@ -140,6 +140,10 @@ class Assembly:
         for report, own in read:
             for row in report(own):
                 self._write(row.columns, sheet.time, row.values)
+
+    def event(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Something happened at the last of the steps that were taken. On the thread that calls `consume`."""
+        self._recorder.event(kind, step=self.step, data=data)
 
     def _named_row(self, table: str, row: Mapping[str, float], when: float) -> None:
         names = tuple(row)

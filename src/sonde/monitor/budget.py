@@ -1,5 +1,7 @@
 """What the watching costs, and how far cadences are stretched for it."""
 
+import math
+import statistics
 import time
 
 import torch
@@ -11,6 +13,12 @@ from sonde.probes.phases import DeviceClock
 _FLOOR_S = {"cuda": 2e-4}
 _FLOOR_ELSEWHERE_S = 2e-3
 _SAMPLED_STEPS = 17  # has no factor in common with the intervals of rotations, so that every slot is timed in its turn
+# Global norms are read at every step unless reading all gradients takes more than the budget even where little else is
+# measured, as it does with thousands of tensors, or with very large ones on a CPU.
+_STRETCH_BEFORE_NORMS = 10.0
+_STEPS_WITH_NORMS = 15
+_SHARE_OF_NORMS = 0.6
+_MOST_NORM_STEPS = 16  # a NaN in a gradient must not go unseen for longer
 # Kernels are found, tables uploaded and memory allocated in the first steps, which says nothing about those to come.
 _PREPARING_STEPS = 20
 # A model of a thousand blocks has first turns for a thousand steps, and must keep to its budget all the same.
@@ -24,6 +32,9 @@ class Budget:
     tends to have run out of work before all of the part was launched, else its device time (see `Charges`). The latter
     is taken between events in some steps, and only where the device had not come to the part's beginning at its end:
     otherwise it would hold gaps in which the device waits for the host.
+
+    Where the cadences are stretched tenfold and the median step that reads all gradients costs more than 0.6 of the
+    budget by itself, such steps become rare enough to take that much, one in 16 at the least.
 
     Cadences are not stretched for the first 20 steps, nor, among the first 100, for a step in which something was
     prepared for its first turn.
@@ -49,6 +60,9 @@ class Budget:
         self._is_preparing = self._will_prepare = False
         self.total_own_s = self.total_s = 0.0
         self.num_steps = 0
+        self.norm_steps = 1
+        """Of so many steps one should read all gradients."""
+        self._with_norms: list[float] = []
 
     def begin(self, part: str) -> float:
         """A part of our work begins, not inside a capture of a CUDA graph; what `end` wants to know."""
@@ -88,8 +102,13 @@ class Budget:
         """In the next step something will be made that later ones use again."""
         self._will_prepare = True
 
-    def step(self, step_s: float) -> tuple[float, dict[str, float]]:
-        """A step of the training is over: the stretch from now on, and the series."""
+    def step(self, step_s: float, *, with_norms: bool) -> tuple[float, dict[str, float]]:
+        """A step of the training is over: the stretch from now on, and the series.
+
+        Args:
+            step_s: What it took, our part included.
+            with_norms: Whether all gradients were read in it.
+        """
         for part, clock in self._clocks.items():
             for seconds in clock.finished():
                 self._charges.on_device(part, seconds)
@@ -100,6 +119,8 @@ class Budget:
         is_preparing = self._is_preparing and self.num_steps <= _MOST_PREPARING_STEPS
         if self._is_limited and not is_preparing and self.num_steps > _PREPARING_STEPS:
             self._state, _ = self._adaptive.step(self._state, own_s, self._usual_s)
+            if with_norms and self._state.stretch >= _STRETCH_BEFORE_NORMS:
+                self._judge_norms(own_s)
         self._is_preparing, self._will_prepare = self._will_prepare, False
         self._sampled = self._on_gpu and self.num_steps % _SAMPLED_STEPS == 0
         self.total_own_s += own_s
@@ -109,6 +130,14 @@ class Budget:
         if self._on_gpu:
             series["monitor/device"] = self._charges.device_s
         return stretch, series
+
+    def _judge_norms(self, own_s: float) -> None:
+        self._with_norms.append(own_s)
+        if len(self._with_norms) == _STEPS_WITH_NORMS:
+            allowed_s = _SHARE_OF_NORMS * self._adaptive.allowed_s(self._state)
+            num = math.ceil(statistics.median(self._with_norms) / allowed_s)
+            self.norm_steps = min(num, _MOST_NORM_STEPS)
+            self._with_norms = []
 
     def __str__(self) -> str:
         """One line for the end of a run."""

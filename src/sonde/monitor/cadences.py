@@ -7,6 +7,8 @@ from sonde.core.cadences import Every, every
 # In the first iteration nothing is hooked (see `Probing.arm`).
 _FROM_SECOND = Every(100, offset=1)
 _TENTH = Every(10, offset=1)
+_EARLY = frozenset({"blocks", "batches"})
+_EARLY_INTERVAL = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,8 @@ class Cadences:
         inputs: What the model is given: sizes, non-finite values, scale; its targets.
         batches: How the features of its inputs differ; its output logits.
         spectra: Singular values of weights; rotates over matrices.
+        early_steps: For so many steps from the first on, blocks and batches have their turn every 25 steps at least:
+            most that is wrong with a model is wrong from the beginning.
     """
 
     layers: Every = every(1)
@@ -38,8 +42,18 @@ class Cadences:
     inputs: Every = _FROM_SECOND
     batches: Every = _FROM_SECOND
     spectra: Every = every(1000)
+    early_steps: int = 0
+
+    def early(self, family: str) -> Every:
+        """A family's cadence in the first steps."""
+        usual: Every = getattr(self, family)
+        if family not in _EARLY or usual.interval_steps <= _EARLY_INTERVAL:
+            return usual
+        return Every(_EARLY_INTERVAL, usual.offset % _EARLY_INTERVAL)
 
 
 # On a GPU hooks are rare: each costs a launch-bound step dearly, and a module cannot be made a CUDA graph with one.
 ON_GPU = Cadences()
-ON_CPU = Cadences(layers=every(10), cosines=every(100), rotating=every(10), process=_TENTH, inputs=every(1))
+ON_CPU = Cadences(
+    layers=every(10), cosines=every(100), rotating=every(10), process=_TENTH, inputs=every(1), early_steps=100
+)

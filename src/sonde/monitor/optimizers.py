@@ -212,6 +212,10 @@ class ParameterReader:
         add = offering(sheet, optimised.sharing)
         with_sketch = schedule.due("cosines") or schedule.due("cosines", 1)
         slots = schedule.slots("rotating", self._num_slots)
+        if not (schedule.norms_due() or with_sketch or schedule.due("layers")) and not any(
+            optimised.slots[slot].parameters for slot in slots
+        ):
+            return
         steps = self._steps(optimised)
         if steps is not None and self._measured_at_once(sheet, optimised, steps, slots, with_sketch):
             return

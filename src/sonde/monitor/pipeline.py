@@ -57,6 +57,11 @@ class Pipeline(Generic[T]):
             self._unseen = 0
             self._wake.set()
 
+    @property
+    def is_current_thread(self) -> bool:
+        """Whether the caller is what consumes."""
+        return threading.current_thread() is self._thread
+
     def drain(self, timeout_s: float) -> bool:
         """Wait until all that was queued is consumed; whether it is."""
         deadline = time.monotonic() + timeout_s

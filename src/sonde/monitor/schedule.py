@@ -16,15 +16,36 @@ class Schedule:
 
     def __init__(self, cadences: Cadences) -> None:
         self.cadences = cadences
-        self.iteration = 0
-        """Iterations in which an optimiser stepped, as far as the host knows; the present one's number."""
+        self._iteration = 0
         self.version = 0
         """Changes with whatever `next_turn` depends on, but for the iteration."""
+        self.norm_steps = 1
+        """Of so many steps one has its global norms read."""
         self._stretch = 1.0
         self._burst = Burst(0, 0)
         # Asked several times a step, and the same for hundreds of steps.
         self._beats: dict[str, Every] = {}
         self._rotations: dict[tuple[str, int], Rotation] = {}
+
+    @property
+    def iteration(self) -> int:
+        """Iterations in which an optimiser stepped, as far as the host knows; the present one's number."""
+        return self._iteration
+
+    @iteration.setter
+    def iteration(self, number: int) -> None:
+        was_early, self._iteration = self._is_early, number
+        if self._is_early != was_early:
+            self._changed()
+
+    @property
+    def _is_early(self) -> bool:
+        return self._iteration < self.cadences.early_steps
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._beats.clear()
+        self._rotations.clear()
 
     @property
     def stretch(self) -> float:
@@ -35,9 +56,7 @@ class Schedule:
     def stretch(self, factor: float) -> None:
         if factor != self._stretch:
             self._stretch = factor
-            self.version += 1
-            self._beats.clear()
-            self._rotations.clear()
+            self._changed()
 
     def burst(self, num_steps: int) -> None:
         """Measure everything at each of the next steps, from the next iteration on."""
@@ -48,6 +67,10 @@ class Schedule:
         """Whether a family (a field of `Cadences`) has its turn now, or so many iterations ahead."""
         step = self.iteration + ahead
         return self._beat(family).due(step) or self._burst.due(step)
+
+    def norms_due(self) -> bool:
+        """Whether the global norms have their turn now."""
+        return self.iteration % self.norm_steps == 0 or self._burst.due(self.iteration)
 
     def slots(self, family: str, num_slots: int) -> Sequence[int]:
         """Which of a rotating family's slots have their turn now."""
@@ -84,5 +107,6 @@ class Schedule:
     def _beat(self, family: str) -> Every:
         beat = self._beats.get(family)
         if beat is None:
-            beat = self._beats[family] = stretched(getattr(self.cadences, family), self._stretch)
+            cadence = self.cadences.early(family) if self._is_early else getattr(self.cadences, family)
+            beat = self._beats[family] = stretched(cadence, self._stretch)
         return beat

@@ -69,6 +69,10 @@ class Sharing:
         """Whether a family has its turn in the step that has begun."""
         return family != "cosines" and ahead == 0 and self._exchange.agreement.due(getattr(self.cadences, family))
 
+    def norms_due(self) -> bool:
+        """Always: the ranks wait for each other's anyway."""
+        return True
+
     def slots(self, family: str, num_slots: int) -> Sequence[int]:
         """Which slots have their turn."""
         # Histograms of weights would be a second message of thousands of numbers; those of gradients are one already.

@@ -369,6 +369,7 @@ class Watch:
         if over:
             sheet.readings = self._probing.collect()
         delivery = self._send(sheet, capturing=capturing)
+        with_norms = self._schedule.norms_due()
         if sheet.applied:
             self._schedule.iteration += 1
         if over:
@@ -378,7 +379,7 @@ class Watch:
         self._budget.end("step", began)
         self._budget.took("hooks", self._probing.clock.take(), like="pre")
         if sheet.applied:
-            self._note_times(sheet, spent)
+            self._note_times(sheet, spent, with_norms=with_norms)
         self._pipeline.put(sheet, delivery, self._transport.patience)
 
     def _send(self, sheet: Sheet, *, capturing: bool) -> Delivery:
@@ -397,9 +398,12 @@ class Watch:
         sheet.let_go()
         return delivery
 
-    def _note_times(self, sheet: Sheet, spent: defaultdict[str, float]) -> None:
+    def _note_times(self, sheet: Sheet, spent: defaultdict[str, float], *, with_norms: bool) -> None:
         elapsed = spent["time/step"]
-        self._schedule.stretch, cost = self._budget.step(elapsed)
+        self._schedule.stretch, cost = self._budget.step(elapsed, with_norms=with_norms)
+        self._schedule.norm_steps = self._budget.norm_steps
+        if self._budget.norm_steps > 1:
+            self._notices.not_measured("grad/norm", "reading all gradients takes more than the budget: only some steps")
         for optimised in self._optimised.values():
             if optimised.sharing is not None:
                 optimised.sharing.wish(self._schedule.stretch)
@@ -615,7 +619,10 @@ class Watch:
             self._pipeline.put(Sheet(now(), row=(table, row)), NOTHING)
 
     def _put_event(self, kind: str, data: Mapping[str, Any]) -> None:
-        self._pipeline.put(Sheet(now(), event=(kind, dict(data))), NOTHING)
+        if self._pipeline.is_current_thread:  # found in the numbers of a step that is not the last of those that wait
+            self._assembly.event(kind, data)
+        else:
+            self._pipeline.put(Sheet(now(), event=(kind, dict(data))), NOTHING)
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings so far, alarms first; those of the last steps come within half a second or so."""
