@@ -287,6 +287,8 @@ def overhead(label: str, batch: int, rounds: int, steps: int, *, warm_up: int = 
         sampled = sampled_steps(run)
         kept = intervals(run, warm_up)
         last_stretch = float(run.series("monitor/stretch").value[-1])
+        alarms = [f"{f.code} at step {f.first_step}" for f in watch.findings() if f.severity.is_alarm]
+        sweeps = [event.step for event in run.events("sweep")]
     a, b = statistics.median(plain), statistics.median(watched)
     low, high = interval(plain, watched)
     with_hooks = [s for step, s in watched_steps.items() if step in sampled]
@@ -305,7 +307,8 @@ def overhead(label: str, batch: int, rounds: int, steps: int, *, warm_up: int = 
         f"{own['monitor/device'] * 1e3:.3f} ms; stretch {own['monitor/stretch']:.2f}, at the end {last_stretch:.2f}; "
         f"{dropped} steps left detail behind",
     )
-    print(f"measured every so many steps: {kept}", flush=True)
+    print(f"measured every so many steps: {kept}")
+    print(f"alarms: {', '.join(alarms) or 'none'}; sweeps at {sweeps}", flush=True)
 
 
 def main() -> None:

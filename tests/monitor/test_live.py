@@ -107,9 +107,9 @@ def test_a_wrong_setting_is_refused_before_anything_is_recorded(tmp_path: Path) 
     assert not (tmp_path / "run").exists()
 
 
-def test_an_alarm_asks_for_a_burst(tmp_path: Path) -> None:
+def test_an_alarm_asks_for_a_sweep(tmp_path: Path) -> None:
     train(tmp_path / "run", lr=30.0, steps=400, doctor="thread")
-    assert sonde.load(tmp_path / "run").events("burst")
+    assert sonde.load(tmp_path / "run").events("sweep")
 
 
 def test_a_doctor_that_is_killed_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

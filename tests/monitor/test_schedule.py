@@ -85,3 +85,17 @@ def test_the_end_of_the_early_steps_changes_the_version() -> None:
     before = schedule.version
     schedule.iteration = 100
     assert schedule.version != before
+
+
+def test_a_sweep_has_everything_once_whatever_the_stretch_and_then_ends() -> None:
+    schedule = Schedule(Cadences(blocks=Every(100, offset=1), layers=Every(3)))
+    schedule.stretch = 50.0
+    schedule.iteration = 1000
+    schedule.sweep(20)
+    slots, layers = [], []
+    for schedule.iteration in range(1001, 1200):
+        slots += [(schedule.iteration, slot) for slot in schedule.slots("blocks", 7)]
+        layers += [schedule.iteration] * schedule.due("layers")
+    assert sorted(slot for _, slot in slots) == list(range(7))
+    assert all(iteration <= 1020 for iteration, _ in slots)
+    assert [iteration for iteration in layers if iteration <= 1020] == [1002, 1005, 1008, 1011, 1014, 1017, 1020]

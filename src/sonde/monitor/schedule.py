@@ -8,7 +8,7 @@ from sonde.monitor.cadences import Cadences
 
 
 class Schedule:
-    """The cadences as they are kept: stretched by the budget, overruled by a burst.
+    """The cadences as they are kept: stretched by the budget, overruled by a burst or a sweep.
 
     Args:
         cadences: The settings.
@@ -22,7 +22,7 @@ class Schedule:
         self.norm_steps = 1
         """Of so many steps one has its global norms read."""
         self._stretch = 1.0
-        self._burst = Burst(0, 0)
+        self._burst = self._sweep = Burst(0, 0)
         # Asked several times a step, and the same for hundreds of steps.
         self._beats: dict[str, Every] = {}
         self._rotations: dict[tuple[str, int], Rotation] = {}
@@ -34,13 +34,15 @@ class Schedule:
 
     @iteration.setter
     def iteration(self, number: int) -> None:
-        was_early, self._iteration = self._is_early, number
-        if self._is_early != was_early:
+        before, self._iteration = self._phase, number
+        if self._phase != before:
             self._changed()
 
     @property
-    def _is_early(self) -> bool:
-        return self._iteration < self.cadences.early_steps
+    def _phase(self) -> str:
+        if self._sweep.due(self._iteration):
+            return "sweep"
+        return "early" if self._iteration < self.cadences.early_steps else "usual"
 
     def _changed(self) -> None:
         self.version += 1
@@ -62,6 +64,10 @@ class Schedule:
         """Measure everything at each of the next steps, from the next iteration on."""
         self._burst = Burst(self.iteration + 1, num_steps)
         self.version += 1
+
+    def sweep(self, num_steps: int) -> None:
+        """Have everything measured once within the next steps, each slot in its turn, whatever the budget says."""
+        self._sweep = Burst(self.iteration + 1, num_steps)
 
     def due(self, family: str, ahead: int = 0) -> bool:
         """Whether a family (a field of `Cadences`) has its turn now, or so many iterations ahead."""
@@ -107,6 +113,11 @@ class Schedule:
     def _beat(self, family: str) -> Every:
         beat = self._beats.get(family)
         if beat is None:
-            cadence = self.cadences.early(family) if self._is_early else getattr(self.cadences, family)
-            beat = self._beats[family] = stretched(cadence, self._stretch)
+            beat = self._beats[family] = self._made(family, getattr(self.cadences, family))
         return beat
+
+    def _made(self, family: str, cadence: Every) -> Every:
+        if self._phase == "sweep":
+            interval = min(cadence.interval_steps, self._sweep.num_steps)
+            return Every(interval, cadence.offset % interval)
+        return stretched(self.cadences.early(family) if self._phase == "early" else cadence, self._stretch)

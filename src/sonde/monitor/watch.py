@@ -23,7 +23,6 @@ from sonde.kernels.histograms import NUM_BINS
 from sonde.monitor import live, ranks
 from sonde.monitor.assembly import Assembly, now
 from sonde.monitor.budget import Budget
-from sonde.monitor.bursts import Bursts
 from sonde.monitor.cadences import ON_CPU, ON_GPU, Cadences
 from sonde.monitor.epochs import Epoch
 from sonde.monitor.guard import Guard
@@ -36,6 +35,7 @@ from sonde.monitor.schedule import Schedule
 from sonde.monitor.sharing import Sharing
 from sonde.monitor.sheets import Key, Sheet
 from sonde.monitor.starvation import Starvation
+from sonde.monitor.sweeps import Sweeps
 from sonde.monitor.transport import NOTHING, AtOnce, Delivery, PinnedRing, Transport
 from sonde.probes.hooks import take_off
 from sonde.probes.parameters import Watched, parameter_names
@@ -170,7 +170,7 @@ class Watch:
         on_gpu = self._device.type == "cuda"
         cadence = cadence or (ON_GPU if on_gpu else ON_CPU)
         self._schedule = Schedule(cadence)
-        self._bursts, self._on_finding = Bursts(), on_finding
+        self._sweeps, self._on_finding = Sweeps(), on_finding
         self._live = live.start(writer, doctor, rules, self._found, self._print)
         self._assembly = Assembly(
             writer if self._live is None else self._live,
@@ -317,8 +317,9 @@ class Watch:
         """
         if self._closed:
             return
-        if num_steps := self._bursts.asked(self._schedule.iteration):
-            self.burst(num_steps)
+        if num_steps := self._sweeps.asked(self._schedule.iteration):
+            self._schedule.sweep(num_steps)
+            self._put_event("sweep", {"num_steps": num_steps})
         capturing = self._capturing()
         began = time.perf_counter() if capturing else self._budget.begin("step")
         sheet, self._sheet = self._sheet, Sheet(now())
@@ -632,7 +633,7 @@ class Watch:
         """On the doctor's thread."""
         if finding.severity.is_alarm:
             if not self._is_split:
-                self._bursts.ask()
+                self._sweeps.ask()
             self._print(f"\n{finding}\n")
         if self._on_finding is not None:
             self._on_finding(finding)

@@ -1,20 +1,20 @@
-"""Bursts of detailed measuring that findings ask for."""
+"""Sweeps of detailed measuring that findings ask for."""
 
-_NUM_STEPS = 5
+_NUM_STEPS = 20  # all at once would make some steps twice as long, and the next ones tell the same
 _LEAST_BETWEEN = 500
 
 
-class Bursts:
+class Sweeps:
     """Asked for by any thread, begun by the training's; rare, whatever is found.
 
     Example:
-        >>> bursts = Bursts()
-        >>> bursts.ask()
-        >>> bursts.asked(10), bursts.asked(11)
-        (5, 0)
-        >>> bursts.ask()
-        >>> bursts.asked(100), bursts.asked(510)
-        (0, 5)
+        >>> sweeps = Sweeps()
+        >>> sweeps.ask()
+        >>> sweeps.asked(10), sweeps.asked(11)
+        (20, 0)
+        >>> sweeps.ask()
+        >>> sweeps.asked(100), sweeps.asked(510)
+        (0, 20)
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Bursts:
         self._wanted = True
 
     def asked(self, iteration: int) -> int:
-        """How many steps are to be measured in full from here on: 0 where none are, or there was a burst lately."""
+        """Within how many steps everything is to be measured once: 0 where nothing is, or there was a sweep lately."""
         if not self._wanted or iteration < self._next:
             return 0
         self._wanted, self._next = False, iteration + _LEAST_BETWEEN
