@@ -61,11 +61,12 @@ def a_run(steps: int) -> None:
                     writer.append(Frame(frame.columns, frame.step + start, frame.time, frame.values))
                 writer.flush()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), time.process_time()
         diagnosis = sonde.diagnose(Path(folder, "run"))
-        spent = time.perf_counter() - began
+        spent, cpu = time.perf_counter() - began, time.process_time() - began_cpu
         more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3
-        print(f"| a stored run of {steps:,} steps × 1,000 tags | {spent:.1f} s, {more:.0f} MB more | ≤ 60 s |")
+        took = f"{spent:.1f} s ({cpu:.1f} s of CPU), {more:.0f} MB more"
+        print(f"| a stored run of {steps:,} steps × 1,000 tags | {took} | ≤ 60 s |")
         assert diagnosis.steps == steps
 
 

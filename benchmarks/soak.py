@@ -1,7 +1,7 @@
 """Whether a watched training can go on for ever: 100,000 steps of a tiny model with the default settings.
 
-Memory (RSS) is read every 1,000 steps; its slope and spread are those of the second half. Threads and open files are
-counted before, at the end and after closing, and the run is read back.
+Memory (RSS) is read every 1,000 steps; its slope and spread are those of the second half. So is what the doctor has not
+judged yet. Threads and open files are counted before, at the end and after closing, and the run is read back.
 
 Usage: python benchmarks/soak.py [--steps 100000]
 """
@@ -23,6 +23,7 @@ import sonde
 EVERY_STEPS = 1_000
 MAX_SLOPE_KB = 10.0  # per 1,000 steps: a million steps would take 10 MB
 MAX_SPREAD_KB = 4_096.0  # a few buffers that come and go
+MAX_WAITING_KB = 256.0  # rows of half a second: the doctor keeps up
 
 
 def rss_kb() -> float:
@@ -46,6 +47,7 @@ class Soak:
         self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=1e-3)
         self._inputs, self._targets = torch.randn(32, 8), torch.randn(32, 4)
         self.rss_kb: list[float] = []
+        self.waiting_kb: list[float] = []
         self.steps_per_s = self.close_s = 0.0
         self.threads: dict[str, int] = {}
         self.files: dict[str, int] = {}
@@ -69,6 +71,7 @@ class Soak:
             watch.step(self._step())
             if step % EVERY_STEPS == 0:
                 self.rss_kb.append(rss_kb())
+                self.waiting_kb.append(watch._live.waiting_bytes / 1e3 if watch._live is not None else 0.0)
         self.steps_per_s = self.num_steps / (time.perf_counter() - started)
         self._count("at the end")
         started = time.perf_counter()
@@ -95,6 +98,13 @@ class Soak:
                 unit="kB",
                 at_most=MAX_SPREAD_KB,
                 note="of the same readings",
+            ),
+            Figure(
+                what="rows waiting to be judged, largest",
+                value=max(self.waiting_kb),
+                unit="kB",
+                at_most=MAX_WAITING_KB,
+                note=f"of {len(self.waiting_kb)} readings; {self.waiting_kb[-1]:.0f} kB at the last step",
             ),
             Figure(
                 what="Python threads left after closing",

@@ -235,12 +235,12 @@ def mlp_gradient_imbalance(session: Session) -> float:
 _DRAWN_ANEW = ("reinitialise",)
 
 SCENARIOS = [
-    Scenario("mlp-vanishing-sigmoid", "vanishing-gradients", mlp_vanishing_sigmoid),
+    Scenario("mlp-vanishing-sigmoid", "vanishing-gradients", mlp_vanishing_sigmoid, repairable=True),
     Scenario(
         "mlp-vanishing-tanh", "vanishing-gradients", mlp_vanishing_tanh, repairable=True, cures=("add-residuals",)
     ),
     Scenario("rnn-long-sequence", "long-sequence", rnn_long_sequence, ("vanishing-gradients",)),
-    Scenario("mlp-gain-drift", "gain-drift", mlp_gain_drift, ("exploding-gradients",)),
+    Scenario("mlp-gain-drift", "gain-drift", mlp_gain_drift, ("exploding-gradients",), repairable=True),
     Scenario(
         "mlp-init-too-large", "bad-initialisation", mlp_init_too_large, ("activation-explosion",),
         cures=_DRAWN_ANEW,

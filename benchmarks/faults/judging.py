@@ -1,8 +1,7 @@
 """What the diagnosis says of one recorded run, laid beside the truth."""
 
-import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import sonde
 from sonde.core.errors import TagNotFound
 from sonde.core.findings import Finding, Severity
 from sonde.core.remedies import Remedy
-from sonde.diagnosis.doctor import Doctor
 
 FEW_STEPS = 20
 """With fewer finite losses before the first non-finite one there is no time for a warning."""
@@ -138,6 +136,11 @@ class Judgement:
         return self.nonfinite_step is not None and self.kind == "faulty" and self.cause != "nonfinite-input"
 
     @property
+    def foreseeable(self) -> bool:
+        """Whether it went non-finite by itself, after steps enough for a warning."""
+        return self.diverges and self.finite_steps >= FEW_STEPS
+
+    @property
     def critical_in_time(self) -> bool:
         """Whether a critical finding came within 2 steps of the first non-finite loss, or before it."""
         return self.nonfinite_step is not None and any(
@@ -160,15 +163,22 @@ _OF_PARAMETERS = ("GRD005", "WGT001")
 
 
 def judge(scenario: Scenario, folder: Path, row: dict[str, Any]) -> Judgement:
-    """Diagnose a recorded run by replay.
+    """Diagnose a recorded run as a user would, noting what was known when.
 
     Args:
         scenario: The truth.
         folder: Of the run.
         row: What `run.py` wrote about it.
     """
-    run = sonde.load(folder)
-    findings, alarms = replayed(run)
+    run, alarms = sonde.load(folder), list[Alarm]()
+
+    def note(finding: Finding) -> None:
+        if finding.severity.is_alarm:
+            where = finding.where[0] if finding.where else ""
+            critical = finding.severity is Severity.CRITICAL
+            alarms.append(Alarm(step=finding.last_step, code=finding.code, critical=critical, where=where))
+
+    findings = sonde.diagnose(run, on_finding=note).findings
     raised = [finding for finding in findings if finding.severity.is_alarm]
     remedy, remedy_cause = first_remedy(raised)
     losses = run.series("loss") if run.tags("loss") else None
@@ -187,7 +197,7 @@ def judge(scenario: Scenario, folder: Path, row: dict[str, Any]) -> Judgement:
         first_loss=float(losses.value[0]) if losses is not None and math.isfinite(losses.value[0]) else None,
         finite_steps=0 if nonfinite is None or losses is None else int((losses.step < nonfinite).sum()),
         nonfinite_parameters=None if parameters is None else tuple(parameters),
-        alarms=alarms,
+        alarms=tuple(alarms),
         codes=tuple(finding.code for finding in raised),
         infos=tuple(finding.code for finding in findings if not finding.severity.is_alarm),
         causes=tuple(causes_of(raised)),
@@ -196,38 +206,6 @@ def judge(scenario: Scenario, folder: Path, row: dict[str, Any]) -> Judgement:
         remedy_args=dict(remedy.args) if remedy else {},
         remedy_cause=remedy_cause,
     )
-
-
-def replayed(run: sonde.Run) -> tuple[tuple[Finding, ...], tuple[Alarm, ...]]:
-    """The final diagnosis, and the alarms as they were told on the way."""
-    doctor, alarms = Doctor(), list[Alarm]()
-    events = iter(sorted((e for e in run.events() if e.step is not None), key=lambda event: event.step or 0))
-    event = next(events, None)
-    last = 0
-
-    def note(found: Iterable[Finding]) -> None:
-        alarms.extend(
-            Alarm(
-                step=last,
-                code=finding.code,
-                critical=finding.severity is Severity.CRITICAL,
-                where=finding.where[0] if finding.where else "",
-            )
-            for finding in found
-            if finding.severity.is_alarm
-        )
-
-    for frame in heapq.merge(*run.frames(), key=lambda frame: frame.step):
-        while event is not None and (event.step or 0) < frame.step:
-            doctor.event(event.kind, event.data)
-            event = next(events, None)
-        note(doctor.frame(frame))
-        last = frame.step
-    while event is not None:
-        doctor.event(event.kind, event.data)
-        event = next(events, None)
-    note(doctor.settle())
-    return doctor.findings(), tuple(alarms)
 
 
 def causes_of(raised: Sequence[Finding]) -> list[str]:

@@ -367,9 +367,9 @@ SCENARIOS = [
         repairable=True,
     ),
     Scenario("cnn-batch-too-large", "batch-too-large", cnn_batch_too_large, ("lr-too-low",), repairable=True),
-    Scenario("mlp-adam-epsilon-underflow", "adam-epsilon-underflow", mlp_adam_epsilon_underflow, cures=("fix-loop",)),
+    Scenario("mlp-adam-epsilon-underflow", "adam-epsilon-underflow", mlp_adam_epsilon_underflow, repairable=True),
     Scenario(
         "transformer-adam-epsilon-underflow", "adam-epsilon-underflow", transformer_adam_epsilon_underflow,
-        cures=("fix-loop",),
+        repairable=True,
     ),
 ]  # fmt: skip

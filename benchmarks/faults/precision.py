@@ -163,7 +163,7 @@ def precision_underflow_mlp(session: Session) -> float:
     for module in model:
         if isinstance(module, nn.Linear):
             nn.init.kaiming_normal_(module.weight)
-    dtype = torch.float32 if session.fixed else torch.bfloat16
+    dtype = torch.float32 if session.fixed or session.does("use-fp32") else torch.bfloat16
     model.to(dtype)
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(mildly(pick, 3e-4)))
 
@@ -206,7 +206,7 @@ def precision_underflow_language(session: Session) -> float:
     pick = begin(session, 206)
     task = chains()
     model = TokenMixer(20, pick.choice([24, 32]))
-    if not session.fixed:
+    if not (session.fixed or session.does("use-fp32")):
         model.to(torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=session.lr(mildly(pick, 2.8e-4)), weight_decay=0.0)
 
@@ -242,7 +242,7 @@ def missing_loss_scaling_fields(session: Session) -> float:
 
     task = Task(task.inputs.flatten(1), task.inputs.flatten(1), task.val_inputs.flatten(1), task.val_inputs.flatten(1))
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(mildly(pick, 5e-4)), eps=1e-16)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16, enabled=session.fixed)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16, enabled=session.fixed or session.does("use-loss-scaling"))
     loader = task.loader(64)
     with session.watch(model, optimizer) as watch:
         for _ in range(12):

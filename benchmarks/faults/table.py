@@ -24,21 +24,21 @@ class Share:
         return self.hits / self.of if self.of else math.nan
 
     def __str__(self) -> str:
-        return f"| {self.what} | {self.share:.1%} | {self.hits} of {self.of} | {self.goal} |"
+        share = f"{self.share:.1%}" if self.of else "-"
+        return f"| {self.what} | {share} | {self.hits} of {self.of} | {self.goal} |"
 
 
 def shares(runs: Sequence[Judgement]) -> list[Share]:
-    """The main figures, those left out of which there is no run."""
+    """The main figures; of what no run is about, 0 of 0."""
     faulty = [run for run in runs if run.kind == "faulty"]
     hard = [run for run in faulty if run.hard]
     statistical = [run for run in faulty if not run.hard]
-    diverging = [run for run in faulty if run.diverges]
-    slow = [run for run in diverging if run.finite_steps >= FEW_STEPS]
-    sudden = [run for run in diverging if run.finite_steps < FEW_STEPS]
+    slow = [run for run in faulty if run.foreseeable]
+    sudden = [run for run in faulty if run.diverges and not run.foreseeable]
     poisoned = [run for run in faulty if run.cause == "nonfinite-input"]
     known = [run for run in faulty if run.nonfinite_parameters]
     late = [run for run in faulty if run.onset > 0]
-    found = [
+    return [
         _share("faults detected", faulty, lambda run: run.detected, "≥ 95%"),
         _share("right cause first", faulty, lambda run: run.first, "≥ 80%"),
         _share("right cause in the first two", faulty, lambda run: run.second, "≥ 90%"),
@@ -53,7 +53,6 @@ def shares(runs: Sequence[Judgement]) -> list[Share]:
         _share("poisoned batches, critical within 2 steps", poisoned, lambda run: run.critical_in_time, "all"),
         _share("first non-finite parameter named", known, lambda run: run.names_parameter, "all"),
     ]
-    return [share for share in found if share.of]
 
 
 def _of(kind: str, runs: Sequence[Judgement]) -> list[Judgement]:
@@ -62,6 +61,44 @@ def _of(kind: str, runs: Sequence[Judgement]) -> list[Judgement]:
 
 def _share(what: str, runs: Sequence[Judgement], hit: Callable[[Judgement], bool], goal: str = "") -> Share:
     return Share(what, sum(map(hit, runs)), len(runs), goal)
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """A run that became non-finite with less warning than it should have had."""
+
+    name: str
+    seed: int
+    onset: int
+    nonfinite_step: int
+    finite_steps: int
+    alarm: str
+    """The first alarm since the onset, with its step, "" where there was none."""
+    why: str
+
+    def __str__(self) -> str:
+        alarm = self.alarm or "none"
+        return f"| {self.name} {self.seed} | {self.onset} | {self.nonfinite_step} | {alarm} | {self.why} |"
+
+
+def surprises(runs: Sequence[Judgement]) -> list[Surprise]:
+    """The faulty runs that fall short of what is asked of warnings before a non-finite loss.
+
+    A poisoned batch and a divergence in the first steps cannot be foreseen: they are to be critical within 2 steps.
+    """
+    found = []
+    for run in runs:
+        if run.kind != "faulty" or run.nonfinite_step is None:
+            continue
+        if run.foreseeable:
+            why = "" if (run.lead or 0) >= 20 else f"{run.lead} steps before" if run.lead else "no warning before"
+        else:
+            why = "" if run.critical_in_time else "not critical within 2 steps"
+        if why:
+            alarms = [alarm for alarm in run.alarms if alarm.step >= run.onset - 1]
+            alarm = f"{alarms[0].code} at {alarms[0].step}" if alarms else ""
+            found.append(Surprise(run.name, run.seed, run.onset, run.nonfinite_step, run.finite_steps, alarm, why))
+    return found
 
 
 def quantile(values: Sequence[int], share: float) -> int | None:
@@ -155,10 +192,16 @@ def render(runs: Sequence[Judgement]) -> str:
     faulty = _of("faulty", runs)
     lines = ["| what | share | runs | goal |", "|---|---|---|---|", *map(str, shares(runs)), ""]
     delays = [run.delay for run in faulty if run.delay is not None]
-    leads = [run.lead for run in faulty if run.diverges and run.lead is not None]
-    for what, values in (("delay from the onset", delays), ("lead before the first non-finite loss", leads)):
-        if values:
-            lines.append(f"{what}: median {quantile(values, 0.5)} steps, 90% within {quantile(values, 0.9)}")
+    leads = [run.lead for run in faulty if run.foreseeable and run.lead is not None]
+    if delays:
+        lines.append(f"delay from the onset: median {quantile(delays, 0.5)} steps, 90% within {quantile(delays, 0.9)}")
+    if leads:
+        lines.append(f"lead before the first non-finite loss: median {quantile(leads, 0.5)} steps, least {min(leads)}")
+    short = surprises(runs)
+    if short:
+        lines += ["", "Non-finite losses that were warned of too late, or not at all:", ""]
+        lines += ["| run | onset | non-finite at | first alarm | what is short |", "|---|---|---|---|---|"]
+        lines += map(str, short)
     checked = calibration(runs)
     if checked.bins:
         lines += [
@@ -212,12 +255,13 @@ def to_json(runs: Sequence[Judgement]) -> dict[str, Any]:
     """All of it as plain data, the runs included."""
     faulty = _of("faulty", runs)
     delays = [run.delay for run in faulty if run.delay is not None]
-    leads = [run.lead for run in faulty if run.diverges and run.lead is not None]
+    leads = [run.lead for run in faulty if run.foreseeable and run.lead is not None]
     checked = calibration(runs)
     return {
         "shares": [{"what": s.what, "hits": s.hits, "of": s.of, "goal": s.goal} for s in shares(runs)],
         "delay_steps": {"median": quantile(delays, 0.5), "p90": quantile(delays, 0.9)},
         "lead_steps": {"median": quantile(leads, 0.5), "least": min(leads, default=None)},
+        "surprises": [vars(one) for one in surprises(runs)],
         "calibration": {
             "error": checked.error if checked.bins else None,
             "bins": [vars(one) for one in checked.bins],

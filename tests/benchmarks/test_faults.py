@@ -100,6 +100,37 @@ def test_only_alarms_before_the_first_non_finite_loss_are_a_lead() -> None:
     assert shares["divergences after 20 steps, warned of before"] == 1
 
 
+def test_the_table_lists_every_divergence_that_was_warned_of_too_late() -> None:
+    judging, table = _module("judging"), _module("table")
+
+    def run(name: str, *alarms: int, at: int = 100, cause: str = "lr-too-high") -> Any:
+        told = tuple(judging.Alarm(step=step, code="LOS001", critical=True) for step in alarms)
+        return judging.Judgement(
+            name=name, seed=0, kind="faulty", cause=cause, nonfinite_step=at, finite_steps=at - 1, alarms=told
+        )
+
+    runs = [
+        run("warned", 70),
+        run("shortly", 90),
+        run("afterwards", 101),
+        run("sudden", 8, at=7),
+        run("sudden-late", 10, at=7),
+        run("poisoned", 100, cause="nonfinite-input"),
+        run("poisoned-late", 103, cause="nonfinite-input"),
+    ]
+    found = {one.name: one.why for one in table.surprises(runs)}
+    assert found == {
+        "shortly": "10 steps before",
+        "afterwards": "no warning before",
+        "sudden-late": "not critical within 2 steps",
+        "poisoned-late": "not critical within 2 steps",
+    }
+    printed = table.render(runs)
+    assert "| divergences after 20 steps, warned of before | 66.7% | 2 of 3 | all |" in printed
+    assert "| afterwards 0 | 0 | 100 | LOS001 at 101 | no warning before |" in printed
+    assert "| alarms on healthy runs | - | 0 of 0 |" in printed
+
+
 def test_calibration_error_is_the_mean_distance_between_confidence_and_share() -> None:
     judging, table = _module("judging"), _module("table")
 
@@ -114,27 +145,3 @@ def test_calibration_error_is_the_mean_distance_between_confidence_and_share() -
     assert [one.right for one in checked.bins] == [0.0, 0.5]
     assert checked.error == pytest.approx((2 * 0.25 + 2 * 0.35) / 4)
     assert table.diagram(checked).count("<circle") == 2
-
-
-def test_a_remedy_is_judged_by_what_the_twin_does_and_by_its_cause() -> None:
-    judging, remedy = _module("judging"), _module("remedy")
-    scenarios = _module("run").catalogue()
-
-    def told(name: str, action: str, cause: str, **args: float) -> Any:
-        scenario = scenarios[name]
-        run = judging.Judgement(
-            name=name, seed=1, kind="faulty", cause=scenario.cause, also=scenario.also, codes=("LOS005",),
-            action=action, remedy_args=args, remedy_cause=cause,
-        )  # fmt: skip
-        return remedy.prescribe(scenario, run)
-
-    assert told("mlp-missing-zero-grad", "fix-loop", "missing-zero-grad") == ("what the twin does", True, None)
-    assert not told("mlp-missing-zero-grad", "fix-loop", "double-softmax")[1]
-    assert told("mlp-lr-too-high", "lower-lr", "lr-too-high", factor=0.1)[2] == {"lr_factor": 0.1}
-    assert told("mlp-missing-zero-grad", "lower-lr", "lr-too-high", factor=0.1)[2] is None
-
-
-def test_a_repaired_run_trains_with_the_remedy() -> None:
-    run, remedy = _module("run"), _module("remedy")
-    scenario = run.catalogue()["mlp-clip-too-aggressive"]
-    assert remedy.train_with(scenario, 0, {"clip_norm": 1.0}) < 0.3 < remedy.train_with(scenario, 0, {})

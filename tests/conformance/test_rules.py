@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from sonde.core.frames import Columns, Frame
-from sonde.diagnosis.doctor import Doctor
+from sonde.diagnosis.doctor import Doctor, is_idle_without
 from sonde.diagnosis.evidence import ROWS
 from sonde.rules.catalogue import RULES
-from sonde.rules.rule import HEADINGS, Rule
+from sonde.rules.picture import Pictures
+from sonde.rules.rule import HEADINGS, Look, Rule
+from sonde.rules.scene import Scenes
 
 CODES = [rule.code for rule in RULES]
 
@@ -56,6 +58,21 @@ def test_a_rule_says_nothing_where_its_series_were_not_measured(rule: type[Rule]
     columns = Columns("other", ("something/else",))
     for step in range(1, 300):
         assert not doctor.frame(Frame(columns, step, 0.0, np.array([float(step)], np.float32)))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=CODES)
+def test_a_rule_that_takes_no_notice_of_a_step_takes_none_until_its_series_come(rule: type[Rule]) -> None:
+    others = {need for kind in RULES for need in kind.needs} - set(rule.needs)
+    tags = sorted(f"{need}a.weight" if need.endswith("@") else need for need in others)
+    columns, random = Columns("step", tags), np.random.default_rng(0)
+    asked, scenes, pictures = rule(), Scenes(), Pictures()
+    state, picture_state, is_idle = asked.init(), pictures.init(), False
+    for step in range(1, 200 if is_idle_without(asked, set(rule.needs)) else 1):
+        scene = scenes.take(step, [Frame(columns, step, 0.0, random.random(len(tags)).astype(np.float32))], ())
+        picture_state, picture = pictures.step(picture_state, scene)
+        new, sightings = asked.step(state, Look(scene, scenes, picture))
+        assert not is_idle or (new is state and not sightings)
+        state, is_idle = new, new is state and not sightings
 
 
 def test_a_plain_descent_with_noise_raises_no_alarm() -> None:

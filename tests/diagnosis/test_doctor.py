@@ -32,6 +32,27 @@ class Broken:
         return None, () if look.scene.step < 5 else 1 / 0  # type: ignore[return-value]
 
 
+class Counting:
+    """Counts the steps at which it is asked."""
+
+    code: ClassVar[str] = "TST002"
+    name: ClassVar[str] = "counting"
+    needs: ClassVar[tuple[str, ...]] = ("grad/rms@", "val/loss")
+    causes: ClassVar[tuple[Cause, ...]] = ()
+    quiet_steps: ClassVar[int] = 10
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def init(self) -> None:
+        """Nothing."""
+
+    def step(self, state: None, look: Look) -> tuple[None, tuple[()]]:
+        """Count."""
+        self.steps.append(look.scene.step)
+        return None, ()
+
+
 def rows(num: int) -> Iterator[Frame]:
     random = np.random.default_rng(1)
     for step in range(1, num + 1):
@@ -65,3 +86,16 @@ def test_a_doctor_goes_on_from_what_another_knew() -> None:
             second.frame(frame)
         assert second.diagnosis("run") == whole.diagnosis("run")
     assert any(finding.severity.is_alarm for finding in whole.findings())
+
+
+def test_an_idle_rule_is_asked_again_when_its_first_series_comes_and_at_facts() -> None:
+    rule = Counting()
+    doctor = Doctor([rule])
+    for step in range(1, 7):
+        doctor.frame(Frame(COLUMNS, step, 0.0, np.ones(3, np.float32)))
+        if step == 2:
+            doctor.event("skipped-step", {})
+        if step == 5:
+            doctor.frame(Frame(LAYERS, step, 0.0, np.ones(2, np.float32)))
+    doctor.settle()
+    assert rule.steps == [1, 2, 5, 6]

@@ -1,6 +1,6 @@
 """The life of a finding."""
 
-from sonde.core.findings import Severity
+from sonde.core.findings import Evidence, Severity
 from sonde.diagnosis.ledger import Ledger
 from sonde.rules.losses.loss_spike import LossSpike
 from sonde.rules.rule import Sighting
@@ -37,3 +37,16 @@ def test_a_finding_may_have_begun_earlier_than_it_was_sure() -> None:
     opened = ledger.take(LossSpike(), 10, [WARNING._replace(since=4)])
     assert opened is not None
     assert opened.first_step == 4
+
+
+def test_a_finding_that_is_merely_seen_again_is_dated_by_the_last_time() -> None:
+    ledger, rule = Ledger(), LossSpike()
+    seen = WARNING._replace(evidence=(Evidence(tag="loss", step=10, value=2.0),))
+    ledger.take(rule, 10, [seen])
+    assert ledger.take(rule, 20, [seen]) is None
+    assert ledger.open[0].last_step == 20
+    assert ledger.take(rule, 30, [seen]) is None
+    for step in range(31, 32 + rule.quiet_steps):
+        ledger.take(rule, step, [])
+    (finding,) = ledger.findings
+    assert (finding.first_step, finding.last_step, finding.open) == (10, 30, False)

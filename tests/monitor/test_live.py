@@ -10,12 +10,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import sonde
 from sonde.core.findings import Finding
+from sonde.core.frames import Columns, Frame
+from sonde.monitor.live import Live
 from sonde.monitor.watch import Watch, watch
 
 from .loops import batches, loss_of, model
@@ -196,3 +199,15 @@ def run_some(watched: Watch, net: nn.Module, optimizer: torch.optim.Optimizer, s
         optimizer.step()
         optimizer.zero_grad()
         watched.step(loss)
+
+
+@pytest.mark.parametrize("doctor", PLACES)
+def test_nothing_waits_once_the_doctor_has_caught_up(tmp_path: Path, doctor: Any) -> None:
+    columns = Columns("step", ("loss", "lr", "grad/norm"))
+    with sonde.record(tmp_path / "run") as writer:
+        live = Live(writer, where=doctor, settings={}, on_finding=lambda finding: None, say=lambda line: None)
+        for step in range(1, 1001):
+            live.append(Frame(columns, step, 0.0, np.array([1 / step, 0.1, 1.0], np.float32)))
+        assert live.state(60.0)["num_steps"] == 999  # the last one is judged when the next begins, or at the end
+        live.close(60.0)
+        assert live.waiting_bytes == 0

@@ -66,10 +66,10 @@ def test_global_norms_have_their_turn_once_in_so_many_steps_and_in_a_burst() -> 
 
 
 def test_blocks_have_their_turns_sooner_in_the_first_steps_and_no_rarer_than_asked() -> None:
-    def turns(cadences: Cadences, family: str = "blocks") -> list[int]:
+    def turns(cadences: Cadences, family: str = "blocks", num_slots: int = 1) -> list[int]:
         schedule, found = Schedule(cadences), []
         for schedule.iteration in range(250):
-            if schedule.slots(family, 1):
+            if 0 in schedule.slots(family, num_slots):
                 found.append(schedule.iteration)
         return found
 
@@ -77,6 +77,7 @@ def test_blocks_have_their_turns_sooner_in_the_first_steps_and_no_rarer_than_ask
     assert turns(Cadences(early_steps=100, blocks=Every(200, offset=30))) == [5, 30, 55, 80, 230]
     assert turns(Cadences(early_steps=100, blocks=Every(20))) == list(range(0, 250, 20))
     assert turns(Cadences(early_steps=100), "histograms") == [0, 100, 200]
+    assert turns(Cadences(early_steps=100), num_slots=1000) == [1, 101, 201], "so many would make the first steps slow"
 
 
 def test_the_end_of_the_early_steps_changes_the_version() -> None:

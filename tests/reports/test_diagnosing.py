@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 import sonde
+from sonde.core.findings import Finding
 from sonde.diagnosis.doctor import Doctor
 
 
@@ -50,3 +51,36 @@ def test_what_was_not_measured_is_named(tmp_path: Path) -> None:
         writer.log(1, {"loss": 1.0})
         writer.event("not-measured", step=1, data={"tag": "act/*", "reason": "compiled"})
     assert sonde.diagnose(tmp_path / "run").not_measured == ("act/*: compiled",)
+
+
+def test_findings_are_told_as_they_become_known(tmp_path: Path) -> None:
+    _record(tmp_path / "run", _losses())
+    told = list[Finding]()
+    final = sonde.diagnose(tmp_path / "run", on_finding=told.append)
+    assert final == sonde.diagnose(tmp_path / "run")
+    steps = [finding.last_step for finding in told]
+    assert steps == sorted(steps)
+    assert {finding.code for finding in told} == {finding.code for finding in final}
+    spike = next(finding for finding in told if finding.code == "LOS002")
+    assert 301 <= spike.last_step <= 303
+
+
+def _record_ranks(folder: Path, parameters: tuple[str, str]) -> None:
+    """Two ranks whose weights part at step 25."""
+    for rank, name in enumerate(parameters):
+        with sonde.record(folder / "ranks" / str(rank) if rank else folder) as writer:
+            for step in range(1, 61):
+                norm = 3 + rank * 1e-3 * max(0, step - 24)
+                writer.log(step, {"loss": 1 / step, "weight/norm": norm, f"weight/norm@{name}": norm})
+
+
+def test_ranks_that_part_are_told_at_the_step_at_which_they_do(tmp_path: Path) -> None:
+    _record_ranks(tmp_path, ("a.weight", "a.weight"))
+    told = list[Finding]()
+    sonde.diagnose(tmp_path, on_finding=told.append)
+    assert [(one.first_step, one.last_step) for one in told if one.code == "DST002"] == [(25, 25)]
+
+
+def test_ranks_with_other_parameters_each_are_not_held_against_each_other(tmp_path: Path) -> None:
+    _record_ranks(tmp_path, ("a.weight", "b.weight"))
+    assert not [finding for finding in sonde.diagnose(tmp_path) if finding.code == "DST002"]

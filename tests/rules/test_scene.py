@@ -53,3 +53,15 @@ def test_layers_that_come_later_do_not_disturb_those_that_are_there() -> None:
     np.testing.assert_allclose(out, [1.0, 5.0])
     tracked, out = track(ema, tracked, Layers(("b",), np.array([5.0])))
     np.testing.assert_allclose(out, [1.0, 5.0])
+
+
+def test_what_was_given_away_does_not_change_with_the_next_rows() -> None:
+    scenes = Scenes()
+    scenes.take(1, [_frame(1, act__rms_at_a=1.0, act__rms_at_b=2.0)], [])
+    before = scenes.latest("act/rms")
+    scenes.take(2, [_frame(2, act__rms_at_b=5.0)], [])
+    after = scenes.latest("act/rms")
+    assert before is not None
+    assert after is not None
+    assert before.values.tolist() == [1.0, 2.0]
+    assert after.values.tolist() == [1.0, 5.0]

@@ -38,3 +38,15 @@ def test_a_constant_series_has_no_slope_beyond_rounding() -> None:
     found = lines.fit(np.arange(20.0)[None], np.full((1, 20), 0.1))
     assert abs(found.slope[0]) < found.slope_error[0]
     assert found.r_squared[0] == 0.0
+
+
+@given(st.integers(0, 10_000), st.integers(4, 30))
+def test_a_row_alone_has_the_line_that_it_has_among_others(seed: int, num_values: int) -> None:
+    rng = np.random.default_rng(seed)
+    steps = np.sort(rng.choice(1000, (3, num_values), replace=True) + np.arange(num_values), axis=1).astype(float)
+    values = np.cumsum(rng.normal(size=steps.shape), axis=1)
+    together = lines.fit(steps, values)
+    for place in range(len(steps)):
+        alone = lines.fit(steps[place : place + 1], values[place : place + 1])
+        for one, many in zip(alone, together, strict=True):
+            assert one[0] == pytest.approx(many[place], rel=1e-6, abs=1e-9)

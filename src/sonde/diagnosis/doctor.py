@@ -37,7 +37,12 @@ class Doctor:
         self._ranking = Ranking(self._rules)
         self._awaited = {need for rule in self._rules for need in rule.needs}
         """Series that rules need and that have not come yet."""
-        self._ranking.blind(rule.code for rule in self._rules if rule.needs)
+        self._asked: list[Rule] = []
+        self._waiting: frozenset[str] = frozenset()
+        """Rules of which no series has come …"""
+        self._idle: set[str] = set()
+        """… and those of them that took no notice of the last step at which they were asked."""
+        self._choose()
         self._step: int | None = None
         self._frames: list[Frame] = []
         self._facts: list[Fact] = []
@@ -71,23 +76,32 @@ class Doctor:
         self._frames, self._facts, self._step = [], [], None
         self._picture_state, picture = self._pictures.step(self._picture_state, scene)
         self._num_steps += "loss" in scene or "lr" in scene
+        self._look_for(scene)
         look = Look(scene, self._scenes, picture)
         found: list[Finding] = []
         states, ledger = self._states, self._ledger
-        for rule in tuple(self._rules):
+        open_codes, waiting = ledger.open_codes, self._waiting
+        idle = set() if scene.facts else set(self._idle)
+        for rule in tuple(self._rules if scene.facts else self._asked):  # facts may concern those without series too
             code = rule.code
+            before = states[code]
             try:
-                states[code], sightings = rule.step(states[code], look)
+                states[code], sightings = rule.step(before, look)
             except Exception as error:  # the others judge on; what was not judged is said
                 self._rules.remove(rule)
+                self._choose()
                 self._not_measured[f"{code} {rule.name}"] = f"failed at step {scene.step}: {error!r}"
                 continue
-            if sightings or ledger.is_open(code):
+            if sightings or code in open_codes:
                 finding = ledger.take(rule, scene.step, sightings)
                 if finding is not None:
                     found.append(finding)
+            if code in waiting and states[code] is before and not sightings and code not in open_codes:
+                idle.add(code)
+        if idle != self._idle:
+            self._idle = idle
+            self._choose()
         self._derive(scene)
-        self._look_for(scene)
         self._ranking.note(picture)
         explained = [self._ranking.explain(finding, self._ledger.findings) for finding in found]
         for finding in explained:
@@ -95,11 +109,20 @@ class Doctor:
         return explained
 
     def _look_for(self, scene: Scene) -> None:
-        """Which rules have by now had all that they need."""
-        new = {need for need in self._awaited if (scene.layers(need[:-1]) if need.endswith("@") else need in scene)}
+        """Which series have come."""
+        new = (scene.tags() & self._awaited) | {f"{path}@" for path in scene.paths() & self._awaited_paths}
         if new:
             self._awaited -= new
-            self._ranking.blind(rule.code for rule in self._rules if self._awaited.intersection(rule.needs))
+            self._choose()
+
+    def _choose(self) -> None:
+        """Which rules are asked, and which have not had all that they need."""
+        awaited = self._awaited
+        self._awaited_paths = {need[:-1] for need in awaited if need.endswith("@")}
+        self._waiting = frozenset(rule.code for rule in self._rules if is_idle_without(rule, awaited))
+        self._idle &= self._waiting
+        self._asked = [rule for rule in self._rules if rule.code not in self._idle]
+        self._ranking.blind(rule.code for rule in self._rules if awaited.intersection(rule.needs))
 
     def _derive(self, scene: Scene) -> None:
         for table, derived in self._derived.items():
@@ -161,7 +184,7 @@ class Doctor:
         self._facts = [Fact(kind, data) for kind, data in state["facts"]]
         self._not_measured, self._num_steps = dict(state["not_measured"]), state["num_steps"]
         self._awaited &= set(state["awaited"])
-        self._ranking.blind(rule.code for rule in self._rules if self._awaited.intersection(rule.needs))
+        self._choose()
         self._ranking.note(self._picture_state.picture)
 
     def findings(self) -> tuple[Finding, ...]:
@@ -178,6 +201,15 @@ class Doctor:
             findings=self.findings(),
             not_measured=tuple(f"{tag}: {reason}" for tag, reason in sorted(self._not_measured.items())),
         )
+
+
+def is_idle_without(rule: Rule, awaited: set[str]) -> bool:
+    """Whether a rule that takes no notice of a step takes none of the next ones either, while these series do not come.
+
+    So it is where all that it needs is among them. Only those that need the loss or the rate, which hardly any run is
+    without, may look for something else meanwhile.
+    """
+    return bool(rule.needs) and awaited.issuperset(rule.needs) and not {"loss", "lr"}.intersection(rule.needs)
 
 
 def _derived(rule: Rule) -> Iterable[tuple[str, GainMonitor | PostEpoch]]:

@@ -1,9 +1,8 @@
 """The mean gain of the blocks as series of its own: each check, its moving average and its drift."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from sonde.rules.gradients.gain_drift import GainDrift
 from sonde.rules.scene import Scene
@@ -49,4 +48,4 @@ class GainMonitor:
             "gradient_monitor/mean_gain_ma": numbers.moving_average,
             "gradient_monitor/mean_gain_drift": numbers.drift,
         }
-        return state, {tag: value for tag, value in values.items() if np.isfinite(value)}
+        return state, {tag: value for tag, value in values.items() if math.isfinite(value)}

@@ -1,6 +1,6 @@
 """The life of findings: each is opened once, updated while it is seen, and closed when it is not seen any more."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, KeysView, Sequence
 from dataclasses import replace
 
 from sonde.core.findings import Evidence, Finding
@@ -16,14 +16,20 @@ class Ledger:
     def __init__(self) -> None:
         self._open: dict[str, Finding] = {}
         self._closed: list[Finding] = []
+        self._last: dict[str, int] = {}
+        """When findings were seen last, where that is all that is new about them."""
 
     def take(self, rule: type[Rule] | Rule, step: int, sightings: Sequence[Sighting]) -> Finding | None:
         """Note what a rule sees at a step: the finding that is new, or worse than before; else None."""
         finding = self._open.get(rule.code)
         if not sightings:
-            if finding is not None and step - finding.last_step > rule.quiet_steps:
-                self._closed.append(replace(finding, open=False))
+            if finding is not None and step - self._last.get(rule.code, finding.last_step) > rule.quiet_steps:
+                self._closed.append(replace(self._now(rule.code), open=False))
                 del self._open[rule.code]
+                self._last.pop(rule.code, None)
+            return None
+        if finding is not None and _adds_nothing(finding, sightings):
+            self._last[rule.code] = step
             return None
         seen = max(sightings, key=lambda sighting: sighting.severity)
         where = tuple(dict.fromkeys(place for sighting in sightings for place in sighting.where))
@@ -43,6 +49,7 @@ class Ledger:
             )
             self._open[rule.code] = opened
             return opened
+        self._last.pop(rule.code, None)
         worse = seen.severity > finding.severity
         updated = replace(
             finding,
@@ -55,18 +62,20 @@ class Ledger:
         self._open[rule.code] = updated
         return updated if worse else None
 
-    def is_open(self, code: str) -> bool:
-        """Whether a rule's finding still holds: else there is nothing to note where it sees nothing."""
-        return code in self._open
+    @property
+    def open_codes(self) -> KeysView[str]:
+        """The rules whose findings still hold: of the others there is nothing to note where they see nothing."""
+        return self._open.keys()
 
     def put(self, finding: Finding) -> None:
         """Replace an open finding by one with causes and remedies."""
         if finding.code in self._open:
             self._open[finding.code] = finding
+            self._last.pop(finding.code, None)
 
     def restore(self, findings: Iterable[Finding]) -> None:
         """Go on from the findings of another ledger."""
-        self._open, self._closed = {}, []
+        self._open, self._closed, self._last = {}, [], {}
         for finding in findings:
             if finding.open:
                 self._open[finding.code] = finding
@@ -76,12 +85,30 @@ class Ledger:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All of them, by the step at which they began."""
-        return tuple(sorted((*self._closed, *self._open.values()), key=lambda f: (f.first_step, f.code)))
+        return tuple(sorted((*self._closed, *self.open), key=lambda f: (f.first_step, f.code)))
 
     @property
     def open(self) -> tuple[Finding, ...]:
         """Those that still hold."""
-        return tuple(self._open.values())
+        return tuple(map(self._now, self._open))
+
+    def _now(self, code: str) -> Finding:
+        finding, last = self._open[code], self._last.pop(code, None)
+        if last is not None:
+            finding = self._open[code] = replace(finding, last_step=last)
+        return finding
+
+
+def _adds_nothing(finding: Finding, sightings: Sequence[Sighting]) -> bool:
+    """Whether a finding is merely seen again, as nearly all are at every step."""
+    if not finding.evidence:
+        return False
+    for sighting in sightings:
+        if sighting.severity is not finding.severity and sighting.severity > finding.severity:
+            return False
+        if sighting.where and not set(sighting.where) <= set(finding.where):
+            return False
+    return True
 
 
 def _kept(old: tuple[Evidence, ...], new: tuple[Evidence, ...]) -> tuple[Evidence, ...]:

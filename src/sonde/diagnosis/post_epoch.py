@@ -1,5 +1,6 @@
 """What is said after each epoch: how it went, what is amiss, and what to try."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -67,8 +68,8 @@ class PostEpoch:
         lr, ratio = scene.value("lr"), scene.value("update/ratio")
         state = PostEpochState(
             state.epochs.noted(scene),
-            ratio if np.isfinite(ratio) else state.ratio,
-            lr if np.isfinite(lr) else state.lr,
+            ratio if math.isfinite(ratio) else state.ratio,
+            lr if math.isfinite(lr) else state.lr,
             float(np.fmax(state.lr_peak, lr)),
         )
         if not state.epochs.ended_at(scene.step):
@@ -79,7 +80,7 @@ class PostEpoch:
             "evaluation/train_val_gap": found.gap,
             "evaluation/plateau_detected": float(found.plateau) if state.epochs.ended.num > 1 else float("nan"),
         }
-        return state, {tag: value for tag, value in values.items() if np.isfinite(value)}
+        return state, {tag: value for tag, value in values.items() if math.isfinite(value)}
 
     def report(self, state: PostEpochState) -> list[str]:
         """The lines to print after the epoch that ended last; none before the first, one where all is well.
@@ -127,9 +128,9 @@ class PostEpoch:
 
 def _headline(state: PostEpochState, found: Assessment) -> str:
     ended, rate = state.epochs.ended, found.improvement_rate
-    change = f" ({abs(rate):.1%} {'better' if rate >= 0 else 'worse'})" if np.isfinite(rate) else ""
+    change = f" ({abs(rate):.1%} {'better' if rate >= 0 else 'worse'})" if math.isfinite(rate) else ""
     verdict = f" {found.verdict};" if found.verdict != "unknown" else ""
-    gap = f", gap {found.gap:.0%}" if np.isfinite(found.gap) else ""
+    gap = f", gap {found.gap:.0%}" if math.isfinite(found.gap) else ""
     losses = f"validation {ended.validations[-1]:.4g}{change}, training {ended.trainings[-1]:.4g}{gap}"
     return f"epoch {state.epochs.number}:{verdict} {losses}"
 
@@ -151,4 +152,4 @@ def _advice(state: PostEpochState, found: Assessment, rate: str) -> Iterator[str
 
 
 def _change(lr: float, factor: float) -> str:
-    return f" ({lr:.3g} → {factor * lr:.3g})" if np.isfinite(lr) and lr > 0 else ""
+    return f" ({lr:.3g} → {factor * lr:.3g})" if math.isfinite(lr) and lr > 0 else ""

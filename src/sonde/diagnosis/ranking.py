@@ -83,7 +83,7 @@ class Ranking:
             for cause in order
             if own[cause] >= _LEAST
         )
-        remedies = remedies_for(suspects[0].cause, self._picture) if suspects else ()
+        remedies = remedies_for(suspects[0].cause, self._picture, finding) if suspects else ()
         return replace(finding, causes=suspects, remedies=tuple(remedies))
 
     def scores(self, seen: Mapping[str, Finding]) -> dict[Cause, tuple[float, str]]:

@@ -2,41 +2,68 @@
 
 The defaults are those of long practice: half the learning rate for a plateau or drift, a fifth for update ratios out of
 range, a tenth for an explosion; clip at the usual norm of the run, or at 1 where it is not known. Where a rate is to
-blame and updates were measured, the factor is the one that brings steps to a few thousandths of the weights.
+blame and updates were measured, the factor is the one that brings them into the range that is usual at that age.
+
+Which remedy comes first was tried on trainings with known faults (`benchmarks/faults/remedy.py`).
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 from sonde.core.causes import Cause
+from sonde.core.findings import Finding
 from sonde.core.remedies import Action, Remedy, Safety
 from sonde.core.strict_json import Json
 from sonde.rules.picture import Picture
 
 
-def remedies_for(cause: Cause, picture: Picture) -> Sequence[Remedy]:
+def remedies_for(cause: Cause, picture: Picture, finding: Finding | None = None) -> Sequence[Remedy]:
     """The remedies of a cause in order, the best first; none where there is none that Sonde knows.
+
+    Args:
+        cause: What is to be undone.
+        picture: Of the training, from which values are taken.
+        finding: What the cause explains, for values that the picture does not hold.
 
     Example:
         >>> print(remedies_for(Cause.LR_TOO_HIGH, Picture(lr=3e-3))[0])
         [opt-in]  lower the learning rate 0.003 → 0.0003
     """
-    return [make(picture) for make in _REMEDIES.get(cause, ())]
+    remedies = [make(picture) for make in _REMEDIES.get(cause, ())]
+    norms = picture.grad_median, picture.grad_norm
+    if cause is Cause.EXPLODING_GRADIENTS and all(picture.grad_start >= norm for norm in norms):
+        return [_REINITIALISE(picture), *remedies]  # larger at the start than later: drawn too large
+    if cause is Cause.EMBEDDING_NORM_GROWTH and finding is not None and finding.name == "embedding-norm-grows":
+        return [_lower_lr_of(finding.where), *remedies]
+    if cause is Cause.OUTPUT_LOGIT_DRIFT:
+        return [_z_loss(finding), *remedies]
+    return remedies
 
 
 Make = Callable[[Picture], Remedy]
 
-_HEALTHY_RATIO = 3e-3
+
+def _usual_ratio(step: int) -> float:
+    """The upper end of the update ratios that are usual at that age ([D6])."""
+    return 1e-2 if step <= 1_000 else 1e-3 if step <= 10_000 else 1e-4
 
 
 def _lower_lr(picture: Picture) -> Remedy:
-    factor = _HEALTHY_RATIO / picture.ratio_peak if picture.ratio_peak > 0 else 0.1
+    # The largest of all updates comes early, so it is held against what is usual then.
+    factor = _usual_ratio(0) / picture.ratio_peak if picture.ratio_peak > 0 else 0.1
     return _lr(float(f"{min(max(factor, 0.01), 0.3):.1g}"))(picture)
 
 
 def _raise_lr(picture: Picture) -> Remedy:
-    factor = _HEALTHY_RATIO / picture.ratio if picture.ratio > 0 else 10.0
-    return _lr(float(f"{min(max(factor, 3.0), 100.0):.1g}"))(picture)
+    # Three times the usual: far below it all steps go the same way, and the ratio falls once they turn about.
+    factor = 3 * _usual_ratio(picture.step) / picture.ratio if picture.ratio > 0 else 10.0
+    return _lr(float(f"{min(max(factor, 3.0), 300.0):.1g}"))(picture)
+
+
+def _lower_lr_of(parameters: Sequence[str]) -> Remedy:
+    text = f"give {parameters[0]} a tenth of its learning rate, in a parameter group of its own"
+    args: dict[str, Json] = {"factor": 0.1, "parameters": list(parameters)}
+    return Remedy(action=Action.LOWER_LR, args=args, safety=Safety.OPT_IN, text=text)
 
 
 def _lr(factor: float) -> Make:
@@ -78,6 +105,27 @@ def _warmup(picture: Picture) -> Remedy:
     return Remedy(action=Action.LENGTHEN_WARMUP, args={"steps": steps}, safety=Safety.OPT_IN, text=text)
 
 
+def _z_loss(finding: Finding | None) -> Remedy:
+    """Weighted so that where log Z is now it pulls as hard as the loss, w · 2 |log Z| = 1, and less as it comes back.
+
+    Softmax does not feel a shift of all logits, so that the pull costs the loss little.
+    """
+    log_z = max(
+        (abs(one.value) for one in finding.evidence if one.tag == "logits/log_z") if finding else (), default=0.0
+    )
+    weight = float(f"{0.5 / log_z:.1g}") if 1 < log_z < math.inf else 1e-4
+    text = f"add a z-loss, {weight:g} times the square of log Z"
+    return Remedy(action=Action.ADD_Z_LOSS, args={"weight": weight}, safety=Safety.ADVICE, text=text)
+
+
+def _lower_eps(picture: Picture) -> Remedy:
+    # The default 1e-8 suits a gradient whose norm is about 1.
+    norm = picture.grad_median if picture.grad_median > 0 else 1.0
+    eps = float(f"{max(1e-8 * min(norm, 1.0), 1e-30):.1g}")
+    text = f"give Adam eps={eps:g}, far below the root of its second moments, or scale the loss up"
+    return Remedy(action=Action.FIX_LOOP, args={"eps": eps}, safety=Safety.ADVICE, text=text)
+
+
 def _advice(action: Action, text: str, args: Mapping[str, Json] | None = None) -> Make:
     remedy = Remedy(action=action, args=args or {}, safety=Safety.ADVICE, text=text)
     return lambda _: remedy
@@ -93,8 +141,10 @@ _DROPOUT = _advice(Action.ADD_DROPOUT, "add dropout 0.1", {"p": 0.1})
 _STOP = _advice(Action.EARLY_STOP, "stop, and keep the checkpoint with the best validation loss")
 _REINITIALISE = _advice(
     Action.REINITIALISE,
-    "initialise by the activation: He for ReLU-likes, Xavier for tanh and sigmoid",
-    {"scheme": "auto"},
+    # 0.7 and not 1, which is past the bend of tanh: in a deep net the gradient would fade at every layer.
+    "draw the weights anew: orthogonal, then layer after layer scaled and shifted so that its outputs on a batch have "
+    "mean 0 and deviation 0.7 (LSUV)",
+    {"scheme": "lsuv", "std": 0.7},
 )
 _NORM = _advice(Action.ADD_LAYERNORM, "add normalisation layers")
 _RESIDUAL = _advice(Action.ADD_RESIDUALS, "add residual connections")
@@ -110,7 +160,6 @@ _NORMALISE = _advice(Action.NORMALISE_INPUTS, "normalise every input feature to 
 _SLOWER = _advice(Action.SLOWER_SCHEDULE, "decay the learning rate more slowly, to the end of the training")
 _DECAY_LR = _advice(Action.DECAY_LR, "decay the learning rate: cosine to a tenth over the rest of the training")
 _QK = _advice(Action.ADD_QK_NORM, "normalise queries and keys (qk-norm)")
-_Z = _advice(Action.ADD_Z_LOSS, "add a z-loss of 1e-4 on log Z", {"weight": 1e-4})
 
 _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.LR_TOO_HIGH: (_lower_lr, _clip),
@@ -125,7 +174,7 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.MISSING_CLIPPING: (_clip,),
     Cause.CLIP_TOO_AGGRESSIVE: (_looser_clip,),
     Cause.CLIP_BEFORE_UNSCALE: (_fix("call scaler.unscale_(optimizer) before clipping"),),
-    Cause.GAIN_DRIFT: (_lr(0.5), _clip),
+    Cause.GAIN_DRIFT: (_DECAY, _lr(0.5), _clip),
     Cause.BAD_INITIALISATION: (_REINITIALISE, _NORM),
     Cause.SYMMETRIC_INITIALISATION: (_REINITIALISE,),
     Cause.DEAD_UNITS: (_REINITIALISE, _lr(0.2)),
@@ -174,15 +223,13 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     ),
     Cause.ATTENTION_LOGIT_GROWTH: (_QK, _lr(0.2)),
     Cause.ATTENTION_ENTROPY_COLLAPSE: (_lower_lr, _QK),
-    Cause.OUTPUT_LOGIT_DRIFT: (_Z, _lr(0.5)),
+    Cause.OUTPUT_LOGIT_DRIFT: (_lr(0.5),),
     Cause.EMBEDDING_NORM_GROWTH: (_DECAY, _lr(0.5)),
     Cause.PRECISION_OVERFLOW: (_BF16, _advice(Action.USE_FP32, "train in float32")),
     Cause.PRECISION_UNDERFLOW: (_advice(Action.USE_FP32, "keep the weights in float32"),),
     Cause.MISSING_LOSS_SCALING: (_advice(Action.USE_LOSS_SCALING, "scale the loss: torch.amp.GradScaler"), _BF16),
     Cause.OPTIMIZER_STATE_LOST: (_fix("save and load optimizer.state_dict() with the model"), _warmup),
-    Cause.ADAM_EPSILON_UNDERFLOW: (
-        _fix("lower Adam's eps below the root of its second moments, or scale the loss up"),
-    ),
+    Cause.ADAM_EPSILON_UNDERFLOW: (_lower_eps,),
     Cause.MEMORY_LEAK: (_advice(Action.FREE_GRAPH, "detach what is kept between steps: loss.item(), tensor.detach()"),),
     Cause.MEMORY_NEAR_LIMIT: (_advice(Action.ACCUMULATE_GRADIENTS, "halve the batch and accumulate over two"),),
     Cause.RANK_DIVERGENCE: (

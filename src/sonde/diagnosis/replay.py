@@ -1,10 +1,10 @@
 """The diagnosis of a run that is stored: its rows in the order in which they were recorded."""
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast, final
 
-from sonde.core.findings import Diagnosis
+from sonde.core.findings import Diagnosis, Finding
 from sonde.core.frames import Frame
 from sonde.core.records import Event
 from sonde.diagnosis.doctor import Doctor
@@ -14,7 +14,7 @@ from sonde.rules.ranks.rank_series import RankSeries
 from sonde.rules.ranks.straggler import Straggler
 from sonde.rules.rule import Look, Rule, Sighting
 
-ACROSS_RANKS = ("time/step", "time/backward", "weight/norm")
+ACROSS_RANKS = ("time/step", "time/backward", "weight/norm", "grad/norm_applied")
 """The series that rules compare between ranks."""
 
 
@@ -25,6 +25,7 @@ def replay(
     *,
     rules: Iterable[Rule] | None = None,
     ranks: Mapping[str, RankSeries] | None = None,
+    on_finding: Callable[[Finding], None] | None = None,
 ) -> Diagnosis:
     """Diagnose from the rows of each table, in the order of their steps, and the run's events.
 
@@ -38,7 +39,15 @@ def replay(
         rules: Those to apply; all where left out.
         ranks: Of several processes that trained together: the series of `ACROSS_RANKS`, each with the steps and values
             of every rank. Without them nothing is said about ranks.
+        on_finding: Called with each finding that is new or has got worse, as it would have been while the run went on:
+            its `last_step` is the step at which it was known.
     """
+
+    def tell(found: Iterable[Finding]) -> None:
+        if on_finding is not None:
+            for finding in found:
+                on_finding(finding)
+
     applied: list[Rule] = [kind() for kind in RULES] if rules is None else list(rules)
     doctor = Doctor([_across(rule, ranks) for rule in applied] if ranks else applied)
     waiting = iter(sorted(_on_line(events), key=_step))
@@ -47,10 +56,11 @@ def replay(
         while event is not None and _step(event) < frame.step:
             doctor.event(event.kind, event.data)
             event = next(waiting, None)
-        doctor.frame(frame)
+        tell(doctor.frame(frame))
     while event is not None:  # those of the last step, which is judged with them
         doctor.event(event.kind, event.data)
         event = next(waiting, None)
+    tell(doctor.settle())
     return doctor.diagnosis(run)
 
 
@@ -72,24 +82,20 @@ def _on_line(events: Iterable[Event]) -> list[Event]:
 
 def _across(rule: Rule, ranks: Mapping[str, RankSeries]) -> Rule:
     """A rule, or, of those that compare ranks, what it says about these."""
-    if isinstance(rule, Straggler):
-        return cast("Rule", _Compared(rule, rule.judge(ranks)))
-    if isinstance(rule, RankDivergence):
-        return cast("Rule", _Compared(rule, rule.judge(ranks.get("weight/norm", {}))))
-    return rule
+    return cast("Rule", _Compared(rule, rule.judge(ranks))) if isinstance(rule, Straggler | RankDivergence) else rule
 
 
 @final
 class _Compared:
-    """A rule that has seen all ranks at once; it says so from the step of its evidence on."""
+    """A rule that has seen all ranks at once; it says at each step what it saw of them by then."""
 
-    def __init__(self, rule: Rule, sightings: Sequence[Sighting]) -> None:
+    def __init__(self, rule: Straggler | RankDivergence, seen: Sequence[tuple[int, Sighting]]) -> None:
         self.code, self.name, self.needs, self.causes = rule.code, rule.name, rule.needs, rule.causes
         self.quiet_steps = rule.quiet_steps
-        self._sightings = [(max(item.step for item in sighting.evidence), sighting) for sighting in sightings]
+        self._seen = {step: (sighting,) for step, sighting in seen}
 
     def init(self) -> tuple[Any, ...]:
         return ()
 
     def step(self, state: tuple[Any, ...], look: Look) -> tuple[tuple[Any, ...], Sequence[Sighting]]:
-        return state, [sighting for step, sighting in self._sightings if look.scene.step >= step]
+        return state, self._seen.get(look.scene.step, ())

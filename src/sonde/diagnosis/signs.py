@@ -9,7 +9,7 @@ SUDDEN = frozenset({"DAT002", "GRD002", "LOS002", "OPT002", "SCH001", "SYS001", 
 """Conditions that begin at a step of their own. Others are there long before they are measured or confirmed."""
 
 BACKDATED = frozenset(
-    {"DAT006", "GEN001", "GEN002", "GEN003", "LOS004", "LOS005", "LOS007", "LOS008", "LOS009", "SCH003"}
+    {"DAT006", "GEN001", "GEN002", "GEN003", "GEN006", "LOS004", "LOS005", "LOS007", "LOS008", "LOS009", "SCH003"}
 )
 """Conditions that are dated back to when they may have begun, often to the first step: they tell no onset."""
 

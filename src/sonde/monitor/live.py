@@ -29,6 +29,7 @@ Where = Literal["auto", "process", "thread", "off"]
 _PLACES: dict[str, Where] = {"process": "process", "thread": "thread", "off": "off"}
 _GATHER_S = 0.02
 _MOST_WAITING_BYTES = 16 << 20
+_MOST_AT_ONCE_BYTES = 1 << 20
 
 
 def start(
@@ -58,6 +59,10 @@ class Practice(Protocol):
 
     def tell(self, kind: bytes, body: Any) -> None:
         """Tell anything else."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of what was told and not taken yet."""
 
     def close(self, timeout_s: float) -> None:
         """Have everything answered, within this time; let go."""
@@ -124,6 +129,11 @@ class Live:
         """Wait until all that was taken can be read."""
         return self._recorder.flush()
 
+    @property
+    def waiting_bytes(self) -> int:
+        """How far the doctor is behind, in bytes of rows and events."""
+        return self._practice.waiting_bytes
+
     def state(self, timeout_s: float) -> Any:
         """What the doctor remembers, in plain JSON; None where it does not answer in time."""
         with self._answered:
@@ -183,6 +193,7 @@ class _Beside:
 
     def __init__(self, answer: Callable[[Answer], None]) -> None:
         self._consultation = Consultation(lambda said: answer(strict_json.loads(strict_json.dumps(said))))
+        self.waiting_bytes = 0
 
     def frame(self, frame: Frame) -> None:
         self._consultation.take(Message(wire.FRAME, frame))
@@ -208,7 +219,8 @@ class _Apart:
     def __init__(self, process: "subprocess.Popen[bytes]", answer: Callable[[Answer], None]) -> None:
         self._process, self._answer, self._packer = process, answer, Packer()
         self._waiting: deque[bytes] = deque()
-        self._waiting_bytes = 0
+        self._put_bytes = self._sent_bytes = 0
+        """Two counts: one that two threads change would drift."""
         self._wake = threading.Event()
         self._done = threading.Event()
         self._ended = self._gave_up = False
@@ -225,14 +237,19 @@ class _Apart:
     def tell(self, kind: bytes, body: Any) -> None:
         self._put(wire.pack(kind, body))
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Of messages that the doctor has not taken yet."""
+        return self._put_bytes - self._sent_bytes
+
     def _put(self, message: bytes) -> None:
         if self._gave_up:
             return
-        if self._waiting_bytes > _MOST_WAITING_BYTES:
+        if self.waiting_bytes > _MOST_WAITING_BYTES:
             self._gave_up = True
             self._answer({"problem": "rows come faster than they can be judged"})
             return
-        self._waiting_bytes += len(message)
+        self._put_bytes += len(message)
         self._waiting.append(message)
         self._wake.set()
 
@@ -263,16 +280,17 @@ class _Apart:
             self._wake.clear()
             if not self._ended:
                 time.sleep(_GATHER_S)  # rows come in batches: one writing for all of them
-            some = bytearray()
             while self._waiting:
-                some += self._waiting.popleft()
-            self._waiting_bytes -= len(some)
-            try:
-                view = memoryview(some)
-                while view:
-                    view = view[os.write(pipe, view) :]
-            except OSError:  # it is gone
-                return
+                some = bytearray()
+                while self._waiting and len(some) < _MOST_AT_ONCE_BYTES:
+                    some += self._waiting.popleft()
+                try:
+                    view = memoryview(some)
+                    while view:
+                        view = view[os.write(pipe, view) :]
+                except OSError:  # it is gone
+                    return
+                self._sent_bytes += len(some)
             if self._ended and not self._waiting:
                 return
 

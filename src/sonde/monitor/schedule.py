@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from sonde.core.cadences import Burst, Every, Rotation, stretched
 from sonde.monitor.cadences import Cadences
 
+_MOST_EARLY = 100  # slots: with a thousand blocks the first steps would be twice as long
+
 
 class Schedule:
     """The cadences as they are kept: stretched by the budget, overruled by a burst or a sweep.
@@ -24,7 +26,7 @@ class Schedule:
         self._stretch = 1.0
         self._burst = self._sweep = Burst(0, 0)
         # Asked several times a step, and the same for hundreds of steps.
-        self._beats: dict[str, Every] = {}
+        self._beats: dict[tuple[str, bool], Every] = {}
         self._rotations: dict[tuple[str, int], Rotation] = {}
 
     @property
@@ -84,7 +86,7 @@ class Schedule:
             return range(num_slots)
         rotation = self._rotations.get((family, num_slots))
         if rotation is None:
-            rotation = self._rotations[family, num_slots] = Rotation(self._beat(family), num_slots)
+            rotation = self._rotations[family, num_slots] = Rotation(self._beat(family, num_slots), num_slots)
         return rotation.due(self.iteration)
 
     def resume(self, iteration: int) -> None:
@@ -104,20 +106,24 @@ class Schedule:
         return self._turn(family, num_slots, start)
 
     def _turn(self, family: str, num_slots: int, start: int) -> int:
-        beat = self._beat(family)
+        beat = self._beat(family, num_slots)
         interval = beat.interval_steps
         phase = (start - beat.offset) % interval
         following = -(-phase * num_slots // interval)  # the first slot whose turn is not over
         return start + following * interval // num_slots - phase
 
-    def _beat(self, family: str) -> Every:
-        beat = self._beats.get(family)
+    def _beat(self, family: str, num_slots: int = 1) -> Every:
+        key = family, num_slots <= _MOST_EARLY
+        beat = self._beats.get(key)
         if beat is None:
-            beat = self._beats[family] = self._made(family, getattr(self.cadences, family))
+            beat = self._beats[key] = self._made(family, is_small=key[1])
         return beat
 
-    def _made(self, family: str, cadence: Every) -> Every:
+    def _made(self, family: str, *, is_small: bool) -> Every:
+        cadence: Every = getattr(self.cadences, family)
         if self._phase == "sweep":
             interval = min(cadence.interval_steps, self._sweep.num_steps)
             return Every(interval, cadence.offset % interval)
-        return stretched(self.cadences.early(family) if self._phase == "early" else cadence, self._stretch)
+        if self._phase == "early" and is_small:
+            cadence = self.cadences.early(family)
+        return stretched(cadence, self._stretch)

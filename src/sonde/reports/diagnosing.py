@@ -1,12 +1,12 @@
 """The diagnosis of a run on disk."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from sonde.core.errors import FormatError, TagNotFound
-from sonde.core.findings import Diagnosis
+from sonde.core.findings import Diagnosis, Finding
 from sonde.core.records import Float64, Int64
 from sonde.diagnosis.replay import ACROSS_RANKS, replay
 from sonde.rules.configuring import configured
@@ -21,6 +21,7 @@ def diagnose(
     *,
     rules: Iterable[Rule] | None = None,
     profile: Mapping[str, object] | str | os.PathLike[str] | None = None,
+    on_finding: Callable[[Finding], None] | None = None,
 ) -> Diagnosis:
     """What is wrong with a run, why, and what to do about it.
 
@@ -33,6 +34,8 @@ def diagnose(
         rules: Those to apply; all of the catalogue with their default settings where left out.
         profile: Settings of rules by name (`{"LOS002.warning": 9.0}`), or a file that `sonde calibrate` wrote; instead
             of `rules`.
+        on_finding: Called with each finding that is new or has got worse, information included, in the order in which
+            they would have come while the training ran: `last_step` is the step at which it was known.
 
     Raises:
         RunNotFound, RunUnreadable: there is no run there.
@@ -53,7 +56,14 @@ def diagnose(
             raise ValueError("`diagnose` takes `rules` or a `profile`, not both.")
         rules = _rules(profile)
     opened = run if isinstance(run, Run) else load(run)
-    return replay(str(opened.path), opened.frames(), opened.events(), rules=rules, ranks=_between_ranks(opened))
+    return replay(
+        str(opened.path),
+        opened.frames(),
+        opened.events(),
+        rules=rules,
+        ranks=_between_ranks(opened),
+        on_finding=on_finding,
+    )
 
 
 def _rules(profile: Mapping[str, object] | str | os.PathLike[str]) -> list[Rule]:
@@ -71,7 +81,10 @@ def _between_ranks(run: Run) -> dict[str, RankSeries]:
     ranks = run.ranks()
     if len(ranks) < 2:
         return {}
-    return {tag: {rank: _points(one, tag) for rank, one in ranks.items()} for tag in ACROSS_RANKS}
+    parameters = {tuple(one.tags("weight/norm@*")) for one in ranks.values()}
+    # Stages of a pipeline hold other parameters each: only their times can be compared.
+    tags = ACROSS_RANKS if len(parameters) == 1 else [tag for tag in ACROSS_RANKS if tag.startswith("time/")]
+    return {tag: {rank: _points(one, tag) for rank, one in ranks.items()} for tag in tags}
 
 
 def _points(run: Run, tag: str) -> tuple[Int64, Float64]:

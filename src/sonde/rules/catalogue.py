@@ -18,6 +18,7 @@ from sonde.rules.data.unnormalised_inputs import UnnormalisedInputs
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
 from sonde.rules.generalisation.gap_from_start import GapFromStart
 from sonde.rules.generalisation.overfitting import Overfitting
+from sonde.rules.generalisation.training_held_back import TrainingHeldBack
 from sonde.rules.generalisation.underfitting import Underfitting
 from sonde.rules.generalisation.validation_stalls import ValidationStalls
 from sonde.rules.gradients.always_clipped import AlwaysClipped
@@ -114,6 +115,7 @@ RULES: tuple[type[Rule], ...] = (
     GapFromStart,
     EpochAssessment,
     ValidationStalls,
+    TrainingHeldBack,
     ExplodingGradients,
     GradientSpike,
     GradientsVanishWithDepth,

@@ -1,11 +1,13 @@
 """The course of a series over the whole run, in bounded memory."""
 
+import functools
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from sonde.core.records import Float64
 from sonde.signals import lines
+from sonde.signals.medians import middle
 
 _MOST_BLOCKS = 64
 
@@ -39,7 +41,7 @@ class Course(NamedTuple):
 
     def extended(self, value: float) -> "Course":
         """The course with one more value."""
-        if not np.isfinite(value):
+        if not math.isfinite(value):
             return self
         total, num = self.total + value, self.num_rest + 1
         if num < self.width:
@@ -54,21 +56,7 @@ class Course(NamedTuple):
         """How it went from the first block to the last; None below eight blocks."""
         if len(self.means) < 8:
             return None
-        means = np.array(self.means)
-        quarter = len(means) // 4
-        first, middle, last = (
-            float(np.median(part)) for part in (means[:quarter], _middle(means, quarter), means[-quarter:])
-        )
-        line = lines.fit(np.arange(len(means), dtype=np.float64)[None], means[None])
-        slope, error = float(line.slope[0]), float(line.slope_error[0])
-        total = first - last
-        return Descent(
-            first=first,
-            last=last,
-            slope=slope / self.width,
-            t=slope / error if error > 0 else 0.0,
-            early_share=(first - middle) / total if total != 0 else float("nan"),
-        )
+        return _descent(self.means, self.width)
 
 
 class Descent(NamedTuple):
@@ -87,6 +75,24 @@ class Descent(NamedTuple):
     early, as learning curves do; NaN where there is no fall."""
 
 
-def _middle(means: Float64, quarter: int) -> Float64:
+@functools.lru_cache(maxsize=16)  # several rules ask at every step, and blocks become long
+def line_through(means: tuple[float, ...]) -> tuple[float, float]:
+    """The slope, per block, of the line through some blocks, and its standard error."""
+    line = lines.fit(np.arange(len(means), dtype=np.float64)[None], np.array(means)[None])
+    return float(line.slope[0]), float(line.slope_error[0])
+
+
+@functools.lru_cache(maxsize=16)
+def _descent(means: tuple[float, ...], width: int) -> Descent:
+    quarter = len(means) // 4
     start = (len(means) - quarter) // 2
-    return means[start : start + quarter]
+    first, half, last = map(middle, (means[:quarter], means[start : start + quarter], means[-quarter:]))
+    slope, error = line_through(means)
+    total = first - last
+    return Descent(
+        first=first,
+        last=last,
+        slope=slope / width,
+        t=slope / error if error > 0 else 0.0,
+        early_share=(first - half) / total if total != 0 else float("nan"),
+    )

@@ -1,13 +1,16 @@
 """Which parameters are weight matrices, which are of one kind, and how a statistic goes with depth."""
 
 import functools
+import math
 import re
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from sonde.core.records import Float64
 from sonde.rules.scene import Layers, Scenes
+from sonde.signals.medians import middle
 
 _WEIGHT = re.compile(r"(?:^|[._])(?:weight|w|kernel)(?:_[ih]h_l\d+(?:_reverse)?)?$|_proj_weight$|in_proj_weight$")
 _NOT_DEEP = re.compile(
@@ -25,6 +28,7 @@ class Slope(NamedTuple):
     last: float
 
 
+@functools.lru_cache(maxsize=1 << 17)
 def kind_of(name: str) -> str:
     """A name without its numbers: layers of one kind share it.
 
@@ -41,9 +45,8 @@ def matrices(layers: Layers, scenes: Scenes) -> Layers:
     By their names, and by their values: a weight whose elements are all near 1 is a normalisation's. Embeddings,
     normalisations and low-rank adapters are left out. Shapes are not recorded.
     """
-    unit = _unit_weights(scenes)
-    kept = [place for place, name in enumerate(layers.names) if _sounds_deep(name) and name not in unit]
-    return Layers(tuple(layers.names[place] for place in kept), layers.values[kept])
+    names, places = _deep(layers.names, _unit_weights(scenes))
+    return Layers(names, layers.values[places])
 
 
 def latest_matrices(scenes: Scenes, path: str) -> Layers | None:
@@ -56,17 +59,33 @@ def latest_matrices(scenes: Scenes, path: str) -> Layers | None:
     return scenes.derived(f"matrices of {path}", (path, *_OF_WEIGHTS), compute)
 
 
+def latest_typical(scenes: Scenes, path: str) -> float:
+    """The median of a statistic's latest finite values over the weight matrices; NaN where there are none."""
+
+    def compute() -> float:
+        layers = latest_matrices(scenes, path)
+        return math.nan if layers is None else middle([v for v in layers.values.tolist() if math.isfinite(v)])
+
+    return scenes.derived(f"typical {path}", (path, *_OF_WEIGHTS), compute)
+
+
 def slope(values: Float64) -> Slope | None:
     """The least-squares line of log values over their order; None below four positive finite values."""
     places = np.arange(len(values))[np.isfinite(values) & (values > 0)]
     if len(places) < 4:
         return None
     logs = np.log(values[places])
-    line = np.polyfit(places, logs, 1)
-    rest = logs - np.polyval(line, places)
-    total = float(np.sum((logs - logs.mean()) ** 2))
-    r_squared = 1 - float(np.sum(rest**2)) / total if total > 0 else 0.0
-    return Slope(float(line[0]), r_squared, float(values[places[0]]), float(values[places[-1]]))
+    way, logs = places - places.sum() / len(places), logs - logs.sum() / len(logs)
+    per_layer, total = float(way.dot(logs)) / float(way.dot(way)), float(logs.dot(logs))
+    rest = logs - per_layer * way
+    r_squared = 1 - float(rest.dot(rest)) / total if total > 0 else 0.0
+    return Slope(per_layer, r_squared, float(values[places[0]]), float(values[places[-1]]))
+
+
+@functools.lru_cache(maxsize=64)  # the same names at every look
+def _deep(names: tuple[str, ...], unit: frozenset[str]) -> tuple[tuple[str, ...], npt.NDArray[np.intp]]:
+    kept = [place for place, name in enumerate(names) if _sounds_deep(name) and name not in unit]
+    return tuple(names[place] for place in kept), np.array(kept, np.intp)
 
 
 @functools.lru_cache(maxsize=1 << 17)

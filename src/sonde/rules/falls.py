@@ -1,9 +1,6 @@
 """How far a series may have fallen without its noise showing it."""
 
-import numpy as np
-
-from sonde.rules.course import Course
-from sonde.signals import lines
+from sonde.rules.course import Course, line_through
 
 
 def most_fall(course: Course, num: int | None = None) -> float:
@@ -26,6 +23,5 @@ def most_fall(course: Course, num: int | None = None) -> float:
     blocks = len(course.means) if num is None else min(num // course.width, len(course.means))
     if blocks < 8:
         return float("nan")
-    means = np.array(course.means[-blocks:])
-    line = lines.fit(np.arange(blocks, dtype=np.float64)[None], means[None])
-    return float((2 * line.slope_error[0] - line.slope[0]) * blocks)
+    slope, error = line_through(course.means[-blocks:])
+    return (2 * error - slope) * blocks

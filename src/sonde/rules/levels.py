@@ -26,9 +26,4 @@ def has_level(look: Look) -> bool:
     Policy gradients wander about zero, and the losses of players of a game (several optimisers, each with a norm of its
     own) rise and fall with each other: of those a level says nothing.
     """
-    return look.picture.loss_start > 0 and look.picture.loss_best > 0 and is_alone(look)
-
-
-def is_alone(look: Look) -> bool:
-    """Whether there is one optimiser only."""
-    return look.scene.layers("grad/norm_applied") is None
+    return look.picture.loss_start > 0 and look.picture.loss_best > 0 and look.picture.is_alone

@@ -3,11 +3,14 @@
 "Is progress impaired?" comes before every other question: a symptom in a training that goes well is rarely an alarm.
 """
 
+import math
 import statistics
 from typing import NamedTuple
 
 import numpy as np
 
+from sonde.rules.course import Course
+from sonde.rules.falls import most_fall
 from sonde.rules.scene import Scene
 from sonde.signals.ema import Ema, EmaState
 from sonde.signals.phases import Phase, Phases, PhasesState
@@ -15,6 +18,9 @@ from sonde.signals.plateau import Plateau, PlateauState
 from sonde.signals.robust_z import RobustZ, RobustZState
 
 _FIRST = 5
+_PHASES = tuple(Phase)
+_JUDGED = 100
+_LEFT_OUT = 8
 _EVERY = 4
 """Losses between two judgements of whether the loss gets better, over the last 100."""
 
@@ -36,8 +42,12 @@ class Picture(NamedTuple):
         improvement_z: How surely the loss fell over the last 100 steps, in standard errors; negative where it rose.
             Asked anew at every fourth loss.
         plateau: Probability that it no longer falls.
+        most_gone: The largest share of the starting loss that may have gone since the eighth loss without its noise
+            showing it (by the line through all since then); from 40 to 100 losses only, while `improvement_z` cannot be
+            asked yet.
         trivial: What a predictor that ignores its input would get (mean entropy of the labels), where it was
             measured.
+        log_z: Mean log of the softmax's normaliser in the first five steps, where the loss is a cross-entropy.
         lr: Learning rate of the first group.
         lr_peak: The largest so far.
         phase: Of the schedule.
@@ -57,6 +67,8 @@ class Picture(NamedTuple):
         val_best: The best so far.
         num_evaluations: So far.
         accumulation: Micro-steps a step, the latest.
+        is_alone: Whether there is one optimiser only. Several may be players of a game, whose losses and steps rise and
+            fall with each other's.
     """
 
     step: int = 0
@@ -71,7 +83,9 @@ class Picture(NamedTuple):
     best_step: int = 0
     improvement_z: float = float("nan")
     plateau: float = float("nan")
+    most_gone: float = float("nan")
     trivial: float = float("nan")
+    log_z: float = float("nan")
     lr: float = float("nan")
     lr_peak: float = float("nan")
     phase: Phase = Phase.UNKNOWN
@@ -91,6 +105,7 @@ class Picture(NamedTuple):
     val_best: float = float("nan")
     num_evaluations: int = 0
     accumulation: float = 1.0
+    is_alone: bool = True
 
     @property
     def progress(self) -> float:
@@ -98,6 +113,15 @@ class Picture(NamedTuple):
         if not self.loss_start > 0:
             return float("nan")
         return 1 - self.loss_smooth / self.loss_start
+
+    @property
+    def came_trained(self) -> bool:
+        """Whether the model knew its task when the run began, as in fine-tuning: it beat guessing by far.
+
+        Guessing gives the entropy of the labels. Where that was not measured, the right class of a cross-entropy had
+        most of the normaliser already: a new model's loss is about log Z.
+        """
+        return self.loss_start < 0.7 * self.trivial or self.loss_start < 0.5 * self.log_z
 
     @property
     def is_solved(self) -> bool:
@@ -115,9 +139,16 @@ class Picture(NamedTuple):
         return self.improvement_z < -3 or self.loss_smooth > 1.5 * abs(self.loss_start) + 1e-12
 
     @property
+    def is_thriving(self) -> bool:
+        """Whether the loss falls beyond its noise, or has lost a fifth of its start and is as low as it ever was."""
+        gained = self.loss_start - self.loss_best
+        best = self.progress > 0.2 and self.loss_smooth - self.loss_best < 0.1 * gained
+        return self.is_falling or best
+
+    @property
     def is_impaired(self) -> bool:
         """Whether the training does not get on: neither solved nor falling, or rising, or no longer finite."""
-        return not np.isfinite(self.loss) or self.is_rising or not (self.is_solved or self.is_falling)
+        return not math.isfinite(self.loss) or self.is_rising or not (self.is_solved or self.is_falling)
 
 
 class PictureState(NamedTuple):
@@ -132,6 +163,8 @@ class PictureState(NamedTuple):
     """Of the loss, of whether and how hard gradients are clipped, of the two cosines, of the labels' entropy."""
     plateau: PlateauState
     phases: PhasesState
+    course: Course
+    """The first 100 losses."""
 
 
 class Pictures:
@@ -152,70 +185,88 @@ class Pictures:
             self._slow.init(6),
             self._plateau.init(1),
             self._phases.init(1),
+            Course(),
         )
 
     def step(self, state: PictureState, scene: Scene) -> tuple[PictureState, Picture]:
         """The picture after one more scene."""
         old = state.picture
         loss, norm, lr = scene.value("loss"), scene.value("grad/norm"), scene.value("lr")
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scores_state, scores = self._z.step(state.scores, np.array([loss, np.log(norm)]))
+        log_norm = math.log(norm) if norm > 0 else math.nan
+        scores_state, scores = self._z.step(state.scores, np.array([loss, log_norm]))
+        (loss_z, grad_z), (loss_median, grad_median) = scores.z.tolist(), scores.median.tolist()
         factor = scene.value("clip/factor")
-        clipped = np.nan if np.isnan(factor) else float(factor < 0.999)
+        clipped = np.nan if math.isnan(factor) else float(factor < 0.999)
         others = scene.value("grad/cosine"), scene.value("update/cosine"), scene.value("label/entropy")
-        averages_state, averages = self._slow.step(state.averages, np.array([loss, clipped, factor, *others]))
+        averages_state, smooth = self._slow.step(state.averages, np.array([loss, clipped, factor, *others]))
+        averages = smooth.tolist()
         plateau_state, improvement_z, plateau = state.plateau, old.improvement_z, old.plateau
-        if np.isfinite(loss):
+        if math.isfinite(loss):
             plateau_state = self._plateau.take(state.plateau, np.array([loss]))
             if (old.num_losses + 1) % _EVERY == 0:
                 judged = self._plateau.judge(plateau_state)
                 improvement_z, plateau = float(judged.z[0]), float(judged.plateau[0])
+        course, most_gone = state.course, math.nan
+        if course.num_values < _JUDGED:
+            course = course.extended(loss)
+            fall = most_fall(course, course.num_values - _LEFT_OUT)
+            most_gone = fall / old.loss_start if old.loss_start > 0 else math.nan
         phase_state, phase = self._phases.step(state.phases, np.array([lr]), scene.step)
         first_losses = _first(state.first_losses, loss)
         first_norms = _first(state.first_norms, norm)
-        smooth_loss = float(averages[0])
-        is_best = not smooth_loss >= old.loss_best and np.isfinite(smooth_loss)
+        smooth_loss = averages[0]
+        is_best = not smooth_loss >= old.loss_best and math.isfinite(smooth_loss)
         val = scene.value("val/loss")
         picture = Picture(
             step=scene.step,
-            num_losses=old.num_losses + bool(np.isfinite(loss)),
+            num_losses=old.num_losses + bool(math.isfinite(loss)),
             loss=loss,
-            loss_z=float(scores.z[0]),
-            loss_median=float(scores.median[0]),
-            loss_scale=float(scores.scale[0]),
+            loss_z=loss_z,
+            loss_median=loss_median,
+            loss_scale=scores.scale.item(0),
             loss_start=_median(first_losses),
             loss_smooth=smooth_loss,
             loss_best=smooth_loss if is_best else old.loss_best,
             best_step=scene.step if is_best else old.best_step,
             improvement_z=improvement_z,
             plateau=plateau,
-            trivial=float(averages[5]),
+            most_gone=most_gone,
+            trivial=averages[5],
+            log_z=scene.value("logits/log_z") if math.isnan(old.log_z) and old.num_losses < _FIRST else old.log_z,
             lr=lr if "lr" in scene else old.lr,
-            lr_peak=float(np.fmax(old.lr_peak, lr)),
-            phase=Phase(int(phase.phase[0])),
-            phase_start=int(phase.start[0]) if np.isfinite(phase.start[0]) else 0,
-            lr_jumped=bool(phase.jumped[0]),
+            lr_peak=_largest(old.lr_peak, lr),
+            phase=_PHASES[phase.phase.item()],
+            phase_start=phase.start.item(),
+            lr_jumped=phase.jumped.item(),
             grad_norm=norm,
-            grad_z=float(scores.z[1]),
-            grad_median=float(np.exp(scores.median[1])),
+            grad_z=grad_z,
+            grad_median=math.exp(grad_median),
             grad_start=_median(first_norms),
-            grad_cosine=float(averages[3]),
-            update_cosine=float(averages[4]),
+            grad_cosine=averages[3],
+            update_cosine=averages[4],
             ratio=_latest(scene, "update/ratio", old.ratio),
-            ratio_peak=float(np.fmax(old.ratio_peak, scene.value("update/ratio"))),
-            clip_share=float(averages[1]),
-            clip_factor=float(averages[2]),
+            ratio_peak=_largest(old.ratio_peak, scene.value("update/ratio")),
+            clip_share=averages[1],
+            clip_factor=averages[2],
             val_loss=val if "val/loss" in scene else old.val_loss,
-            val_best=float(np.fmin(old.val_best, val)),
+            val_best=-_largest(-old.val_best, -val),
             num_evaluations=old.num_evaluations + ("val/loss" in scene),
             accumulation=_latest(scene, "loss/num_micro", old.accumulation),
+            is_alone=old.is_alone and scene.layers("grad/norm_applied") is None,
         )
-        new = PictureState(picture, first_losses, first_norms, scores_state, averages_state, plateau_state, phase_state)
+        new = PictureState(
+            picture, first_losses, first_norms, scores_state, averages_state, plateau_state, phase_state, course
+        )
         return new, picture
 
 
 def _first(seen: tuple[float, ...], value: float) -> tuple[float, ...]:
-    return (*seen, value) if len(seen) < _FIRST and np.isfinite(value) else seen
+    return (*seen, value) if len(seen) < _FIRST and math.isfinite(value) else seen
+
+
+def _largest(old: float, new: float) -> float:
+    """The larger one, or the one that is not NaN."""
+    return new if new > old or math.isnan(old) else old
 
 
 def _latest(scene: Scene, tag: str, old: float) -> float:

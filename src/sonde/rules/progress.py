@@ -1,21 +1,31 @@
 """How badly a training does, as rules of gradients and layers ask it: strictly, so that healthy runs pass."""
 
+import math
 from typing import NamedTuple
-
-import numpy as np
 
 from sonde.rules.picture import Picture
 
 _JUDGED = 100  # losses: `Picture.improvement_z` needs as many
 
 
-def is_stuck(picture: Picture) -> bool:
+def is_stuck(picture: Picture, *, soon: bool = False) -> bool:
     """Whether the loss has hardly left its start, or what a predictor that ignores its input gets, and does not fall.
 
-    Never before 100 losses, and never of losses that do not start above zero. A training that converged well below
-    both is not stuck, whatever its gradients do.
+    Never before 100 losses, and never of losses that do not start above zero, of several optimisers, of a model that
+    came trained, or where the noise of 100 losses would hide a fall by a fifth (two standard errors of a line). A
+    training that converged well below both is not stuck, whatever its gradients do.
+
+    Args:
+        picture: The whole.
+        soon: With a symptom that is beyond doubt, from 40 losses on where no more than 3% can have gone since the
+            eighth.
     """
-    if picture.num_losses < _JUDGED or picture.is_falling or not picture.loss_start > 0:
+    if not picture.loss_start > 0 or not picture.is_alone or picture.came_trained:
+        return False
+    if picture.num_losses < _JUDGED:
+        if not (soon and picture.most_gone < 0.03):
+            return False
+    elif picture.is_falling or 2 * math.sqrt(12 / _JUDGED) * picture.loss_scale > 0.2 * picture.loss_smooth:
         return False
     return picture.loss_best > 0.8 * picture.loss_start or picture.loss_smooth > 0.9 * picture.trivial
 
@@ -23,17 +33,20 @@ def is_stuck(picture: Picture) -> bool:
 def is_lost(picture: Picture) -> bool:
     """Whether the loss is infinite, or (after ten) half as large again as it began and twice what it once was.
 
-    A NaN says nothing here: a step without a loss has one too.
+    Smoothed, and above its start unsmoothed too: one huge loss stays in the average for long. Of several optimisers
+    only an infinite one is lost. A NaN says nothing here: a step without a loss has one too.
     """
-    if np.isinf(picture.loss):
+    if math.isinf(picture.loss):
         return True
-    grown = picture.loss_start > 0 and picture.loss_smooth > 1.5 * picture.loss_start
+    grown = (
+        picture.is_alone and 0 < picture.loss_start < picture.loss and picture.loss_smooth > 1.5 * picture.loss_start
+    )
     return bool(picture.num_losses >= 10 and grown and picture.loss_smooth > 2 * picture.loss_best)
 
 
-def is_hurt(picture: Picture) -> bool:
-    """Stuck or lost: what a symptom needs before it is more than information."""
-    return is_stuck(picture) or is_lost(picture)
+def is_hurt(picture: Picture, *, soon: bool = False) -> bool:
+    """Stuck (`soon` as there) or lost: what a symptom needs before it is more than information."""
+    return is_stuck(picture, soon=soon) or is_lost(picture)
 
 
 class DescentState(NamedTuple):
@@ -57,20 +70,24 @@ class Descent:
     def step(self, state: DescentState, picture: Picture) -> tuple[DescentState, float]:
         """The straightness after one more step, NaN below eight remembered losses or where nothing fell at first."""
         losses, stride = state
-        if picture.num_losses and picture.num_losses % stride == 0 and np.isfinite(picture.loss_smooth):
+        if picture.num_losses and picture.num_losses % stride == 0 and math.isfinite(picture.loss_smooth):
             losses = (*losses, picture.loss_smooth)
             if len(losses) >= 32:
                 losses, stride = losses[1::2], 2 * stride
         if len(losses) < 8:
             return DescentState(losses, stride), float("nan")
-        kept = np.array(losses)
-        middle = kept[len(kept) // 2]
-        before, after = kept[0] - middle, middle - kept[-1]
-        return DescentState(losses, stride), float(after / before) if before > 0 else float("nan")
+        middle = losses[len(losses) // 2]
+        before, after = losses[0] - middle, middle - losses[-1]
+        return DescentState(losses, stride), after / before if before > 0 else float("nan")
 
 
 def is_slow(picture: Picture, straightness: float, *, most: float = 0.5) -> bool:
-    """Whether the loss falls, or creeps, along a shallow line: after 100 losses less than `most` of it is gone."""
-    if picture.num_losses < _JUDGED or not picture.loss_start > 0:
+    """Whether the loss falls, or creeps, along a shallow line: after 100 losses less than `most` of it is gone.
+
+    Nor is it slow where it would be gone in 500 steps at its pace so far.
+    """
+    if picture.num_losses < _JUDGED or not picture.is_alone or not picture.loss_start > 0:
+        return False
+    if 500 * picture.progress > picture.num_losses:
         return False
     return bool(picture.loss_smooth > (1 - most) * picture.loss_start and straightness > 0.5)

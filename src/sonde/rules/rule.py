@@ -46,7 +46,9 @@ class Rule(Protocol):
     Attributes:
         code: Three letters of its family and three digits, never used again.
         name: The condition in kebab-case, never the cure.
-        needs: The tags (`loss`) and paths of layers (`grad/rms@`) without which it abstains.
+        needs: The tags (`loss`) and paths of layers (`grad/rms@`) without which it abstains. As long as none of them
+            has come, a rule that gives its very state back is asked again at the next facts only; one that needs the
+            loss or the rate is always asked.
         causes: What may bring the condition about, from the closed vocabulary; the likeliest first.
         quiet_steps: After so many steps without a sighting the finding is closed.
     """

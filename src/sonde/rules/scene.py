@@ -1,6 +1,6 @@
 """What is known at one step: the rows that were measured, and what was said about the run."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, KeysView, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,6 +13,7 @@ Derived = TypeVar("Derived")
 
 _DENSE = ("gradients", "weights", "grad-cosines", "update-cosines")  # tables that have a row a step on a GPU
 _REST_STEPS = 8
+_NAN = float("nan")
 _FIRST_STEPS = 20
 
 
@@ -32,16 +33,23 @@ class Fact(NamedTuple):
     data: Mapping[str, Any]
 
 
+_Places = npt.NDArray[np.intp] | slice
+"""Where values lie; neighbours as a slice, which costs a tenth."""
+
+
 class _Group(NamedTuple):
     """The values of one path within a table's row."""
 
     path: str
     names: tuple[str, ...]
-    places: npt.NDArray[np.intp]
+    places: _Places
 
 
 class _Split(NamedTuple):
-    scalars: tuple[tuple[str, int], ...]
+    tags: tuple[str, ...]
+    """Of the whole run …"""
+    places: _Places
+    """… and where they are."""
     groups: tuple[_Group, ...]
 
 
@@ -60,13 +68,14 @@ class Scene:
     ) -> None:
         self.step, self.facts = step, tuple(facts)
         self._scalars, self._layers = scalars, layers
+        self._joined: dict[str, Layers] = {}
 
     def __contains__(self, tag: str) -> bool:
         return tag in self._scalars
 
     def value(self, tag: str) -> float:
         """A number of the whole run, such as `loss`; NaN where it was not measured, or was NaN."""
-        return self._scalars.get(tag, float("nan"))
+        return self._scalars.get(tag, _NAN)
 
     def layers(self, path: str) -> Layers | None:
         """What was measured of a statistic (`grad/rms`) at this step, a value a layer; None where nothing was."""
@@ -75,11 +84,17 @@ class Scene:
             return None
         if len(parts) == 1:
             return parts[0]
-        return Layers(
-            tuple(name for part in parts for name in part.names), np.concatenate([part.values for part in parts])
-        )
+        joined = self._joined.get(path)
+        if joined is None:
+            names = tuple(name for part in parts for name in part.names)
+            joined = self._joined[path] = Layers(names, np.concatenate([part.values for part in parts]))
+        return joined
 
-    def paths(self) -> Iterable[str]:
+    def tags(self) -> KeysView[str]:
+        """The numbers of the whole run that were measured."""
+        return self._scalars.keys()
+
+    def paths(self) -> KeysView[str]:
         """The statistics of layers that were measured."""
         return self._layers.keys()
 
@@ -101,7 +116,7 @@ class Scenes:
     def __init__(self) -> None:
         self._splits: dict[int, tuple[Columns, _Split]] = {}
         self._latest: dict[str, _Latest] = {}
-        self._kept: dict[str, tuple[tuple[int, ...], Any]] = {}
+        self._kept: dict[str, tuple[list[int], Any]] = {}
         self._judged: dict[str, int] = {}
         """The step at which each table's layers were last looked at."""
 
@@ -116,9 +131,14 @@ class Scenes:
             missing = is_missing(frame.values)
             some_missing = bool(missing.any())
             wide = frame.values.astype(np.float64)
-            for tag, place in split.scalars:
-                if not missing[place]:
-                    scalars[tag] = float(wide[place])
+            if split.tags:
+                tags, numbers = split.tags, wide[split.places].tolist()
+                if some_missing:
+                    gone = missing[split.places].tolist()
+                    known = zip(tags, numbers, gone, strict=True)
+                    scalars.update((tag, number) for tag, number, is_gone in known if not is_gone)
+                else:
+                    scalars.update(zip(tags, numbers, strict=True))
             for group in () if self._rests(frame, missing) else split.groups:
                 values, names = wide[group.places], group.names
                 if some_missing:
@@ -128,7 +148,10 @@ class Scenes:
                         names = tuple(name for name, is_there in zip(names, there, strict=True) if is_there)
                 if names:
                     layers.setdefault(group.path, []).append(Layers(names, values))
-                    self._latest.setdefault(group.path, _Latest()).note(names, values, step)
+                    latest = self._latest.get(group.path)
+                    if latest is None:
+                        latest = self._latest[group.path] = _Latest()
+                    latest.note(names, values, step)
         return Scene(step, scalars, layers, facts)
 
     def _rests(self, frame: Frame, missing: npt.NDArray[np.bool_]) -> bool:
@@ -151,7 +174,8 @@ class Scenes:
 
     def derived(self, key: str, paths: Sequence[str], compute: Callable[[], Derived]) -> Derived:
         """What follows from the latest values of some statistics: computed once for all rules, until one changes."""
-        versions = tuple(self._latest[path].version if path in self._latest else 0 for path in paths)
+        latest = self._latest
+        versions = [latest[path].version if path in latest else 0 for path in paths]
         kept = self._kept.get(key)
         if kept is None or kept[0] != versions:
             kept = self._kept[key] = versions, compute()
@@ -174,7 +198,8 @@ class Scenes:
         known = self._splits.get(id(columns))
         if known is not None and known[0] is columns:
             return known[1]
-        scalars: list[tuple[str, int]] = []
+        tags: list[str] = []
+        whole: list[int] = []
         groups: dict[str, tuple[list[str], list[int]]] = {}
         for place, tag in enumerate(columns.tags):
             path, at, where = tag.partition("@")
@@ -183,10 +208,12 @@ class Scenes:
                 names.append(where)
                 places.append(place)
             else:
-                scalars.append((tag, place))
+                tags.append(tag)
+                whole.append(place)
         split = _Split(
-            tuple(scalars),
-            tuple(_Group(path, tuple(names), np.array(places)) for path, (names, places) in groups.items()),
+            tuple(tags),
+            _places(whole),
+            tuple(_Group(path, tuple(names), _places(places)) for path, (names, places) in groups.items()),
         )
         if len(self._splits) >= 1024:
             self._splits.clear()
@@ -194,13 +221,21 @@ class Scenes:
         return split
 
 
+def _places(places: list[int]) -> _Places:
+    if places and places == list(range(places[0], places[0] + len(places))):
+        return slice(places[0], places[0] + len(places))
+    return np.array(places, np.intp)
+
+
 class _Latest:
     def __init__(self) -> None:
+        self._given: Layers | None = None
+        """What was given away: its arrays are then changed no more."""
         self._places: dict[str, int] = {}
         self._names: tuple[str, ...] = ()
         self._values = np.empty(0)
         self._steps = np.empty(0, np.int64)
-        self._known: dict[int, tuple[tuple[str, ...], npt.NDArray[np.intp]]] = {}
+        self._known: dict[int, tuple[tuple[str, ...], _Places]] = {}
         self.version = 0
 
     def note(self, names: tuple[str, ...], values: Float64, step: int) -> None:
@@ -215,13 +250,17 @@ class _Latest:
                 self._steps = np.concatenate([self._steps, np.full(len(new), -1)])
             if len(self._known) >= 256:
                 self._known.clear()
-            known = self._known[id(names)] = names, np.array([self._places[name] for name in names])
+            known = self._known[id(names)] = names, _places([self._places[name] for name in names])
+        if self._given is not None:
+            self._values, self._steps, self._given = self._values.copy(), self._steps.copy(), None
         self._values[known[1]] = values
         self._steps[known[1]] = step
 
     def date(self, steps: Int64 | None) -> None:
         if steps is not None:
-            self._steps = steps.copy()
+            self._steps, self._given = steps.copy(), None
 
     def layers(self) -> Layers:
-        return Layers(self._names, self._values.copy(), self._steps.copy())
+        if self._given is None:
+            self._given = Layers(self._names, self._values, self._steps)
+        return self._given

@@ -8,6 +8,7 @@ import numpy as np
 
 from sonde.core.records import Float64
 from sonde.signals.signal import Bool
+from sonde.signals.windows import FEW
 
 _OVERSHOOT = 1.166  # twice Siegmund's 0.583 standard deviations by which a sum passes its limit on average
 
@@ -69,12 +70,27 @@ class Cusum:
 
     def step(self, state: CusumState, values: Float64) -> tuple[CusumState, CusumOut]:
         """Take a standardised value of each tag."""
+        if len(values) <= FEW:
+            return self._few(state, values)
         taken = np.isfinite(values)
         z = np.clip(np.where(taken, values, 0.0), -self.clip, self.clip)
         up = np.where(taken, np.maximum(0.0, state.up + z - self.slack), state.up)
         down = np.where(taken, np.maximum(0.0, state.down - z - self.slack), state.down)
         rose, fell = up > self.threshold, down > self.threshold
         return CusumState(np.where(rose, 0.0, up), np.where(fell, 0.0, down)), CusumOut(up, down, rose, fell)
+
+    def _few(self, state: CusumState, values: Float64) -> tuple[CusumState, CusumOut]:
+        ups, downs = state.up.tolist(), state.down.tolist()
+        for tag, value in enumerate(values.tolist()):
+            if math.isfinite(value):
+                z = min(max(value, -self.clip), self.clip)
+                ups[tag] = max(0.0, ups[tag] + z - self.slack)
+                downs[tag] = max(0.0, downs[tag] - z - self.slack)
+        up, down = np.array(ups, np.float64), np.array(downs, np.float64)
+        rose, fell = up > self.threshold, down > self.threshold
+        if max((*ups, *downs), default=0.0) > self.threshold:
+            return CusumState(np.where(rose, 0.0, up), np.where(fell, 0.0, down)), CusumOut(up, down, rose, fell)
+        return CusumState(up, down), CusumOut(up, down, rose, fell)
 
 
 def threshold_for(false_alarms: float, num_tests: float, *, slack: float = 0.5) -> float:

@@ -1,11 +1,13 @@
 """An exponential moving average that is right from the first value on."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from sonde.core.records import Float64, Int64
+from sonde.signals import windows
 
 
 class EmaState(NamedTuple):
@@ -47,9 +49,20 @@ class Ema:
 
     def step(self, state: EmaState, values: Float64) -> tuple[EmaState, Float64]:
         """Take a value of each tag; the averages, NaN where there was no value yet."""
+        if len(values) <= windows.FEW:
+            return self._few(state, values)
         taken = np.isfinite(values)
         raw = np.where(taken, self.decay * state.raw + (1 - self.decay) * np.where(taken, values, 0.0), state.raw)
         count = state.num_values + taken
         with np.errstate(invalid="ignore", divide="ignore"):
             smooth: Float64 = np.where(count > 0, raw / (1 - self.decay**count), np.nan)
         return EmaState(raw, count), smooth
+
+    def _few(self, state: EmaState, values: Float64) -> tuple[EmaState, Float64]:
+        raws, counts, smooth = state.raw.tolist(), state.num_values.tolist(), []
+        for tag, value in enumerate(values.tolist()):
+            if math.isfinite(value):
+                raws[tag] = self.decay * raws[tag] + (1 - self.decay) * value
+                counts[tag] += 1
+            smooth.append(raws[tag] / (1 - self.decay ** counts[tag]) if counts[tag] else math.nan)
+        return EmaState(np.array(raws, np.float64), np.array(counts, np.int64)), np.array(smooth, np.float64)

@@ -1,5 +1,6 @@
 """What a series was expected to be one value ahead, and how far it is from that."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -107,6 +108,8 @@ class Forecast:
 
     def step(self, state: ForecastState, values: Float64) -> tuple[ForecastState, ForecastOut]:
         """Judge a value of each tag by its forecast, then take it."""
+        if len(values) <= windows.FEW and all(map(math.isfinite, state.level.tolist())):
+            return self._few(state, values)
         start, level, trend, scale, rest, squares, products = state
         running, taken = np.isfinite(level), np.isfinite(values)
         smooth = level + trend
@@ -133,6 +136,37 @@ class Forecast:
                 target[ready] = first
             start = np.where(ready[:, None], np.nan, start)
         return ForecastState(start, *new), ForecastOut(expected, scale, z)
+
+    def _few(self, state: ForecastState, values: Float64) -> tuple[ForecastState, ForecastOut]:
+        """The same for few tags that have all begun."""
+        states, outs = [], []
+        for value, *before in zip(values.tolist(), *(part.tolist() for part in state[1:]), strict=True):
+            level, trend, scale, rest, squares, products = before
+            smooth = level + trend
+            expected = smooth + (min(max(products / squares, 0.0), 0.95) if squares > 0 else 0.0) * rest
+            scale = max(scale, self.floor * abs(level))
+            if not math.isfinite(value):
+                states.append(before)
+                outs.append((expected, scale, math.nan))
+                continue
+            z = (value - expected) / scale if scale > 0 else math.nan
+            r = 0.0 if math.isnan(z) else min(max(z, -_BITE), _BITE)
+            e = expected + scale * r - smooth
+            inner = 1 - (r / _BITE) * (r / _BITE)
+            size = _BIWEIGHT * (1 - inner * inner * inner)
+            states.append(
+                [
+                    smooth + self.level_rate * e,
+                    trend + self.level_rate * self.trend_rate * e,
+                    scale * math.sqrt(self.scale_rate * size + 1 - self.scale_rate),
+                    e,
+                    squares + self.scale_rate * (e * e - squares),
+                    products + self.scale_rate * (e * rest - products),
+                ]
+            )
+            outs.append((expected, scale, z))
+        new = np.array(states, np.float64).reshape(-1, 6).T
+        return ForecastState(state.start, *new), ForecastOut(*np.array(outs, np.float64).reshape(-1, 3).T)
 
 
 def _correlation(squares: Float64, products: Float64) -> Float64:

@@ -1,5 +1,6 @@
 """Straight lines through the windows of many tags, with an error that knows of autocorrelation."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,8 @@ def fit(steps: Float64, values: Float64) -> Line:
         time series, J. Geophys. Res. 105, 2000. Kendall, Note on bias in the estimation of
         autocorrelation, Biometrika 41, 1954.
     """
+    if len(values) == 1 and math.isfinite(values.sum()) and (line := _whole(steps[0], values[0])) is not None:
+        return line
     seen = np.isfinite(values)
     count = seen.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -72,6 +75,40 @@ def fit(steps: Float64, values: Float64) -> Line:
             reach=t[:, -1],
             r_squared=np.where(yy > count * rounding, slope * slope * tt / yy, 0.0),
         )
+
+
+def _whole(steps: Float64, values: Float64) -> Line | None:
+    """`fit` for one row without gaps, in a third of the time; None where all steps are the same."""
+    count = len(values)
+    mean = float(values.sum()) / count
+    t, y = steps - float(steps.sum()) / count, values - mean
+    tt, yy, ty = (float(a.dot(b)) for a, b in ((t, t), (y, y), (t, y)))
+    if not tt > 0:
+        return None
+    slope = ty / tt
+    bend = t * t
+    bend -= float(bend.sum()) / count
+    bend -= float(bend.dot(t)) / tt * t
+    bb = float(bend.dot(bend))
+    rest = y - slope * t
+    if bb > 0:
+        rest -= float(bend.dot(y)) / bb * bend
+    rr = float(rest.dot(rest))
+    lag_1 = float(rest[1:].dot(rest[:-1])) / rr if rr > 0 else 0.0
+    rho = min(max((lag_1 + 4 / count) / max(1 - 7 / count, 0.1), 0.0), 0.98)
+    shrink = (1 - rho) / (1 + rho)
+    rounding = RESOLUTION**2 * (mean * mean + yy / count)
+    noise = max(rr / max(count - 3, 1), rounding)
+    line = (
+        slope,
+        math.sqrt(noise / shrink / tt),
+        max(count * shrink - 3, 1.0),
+        mean,
+        math.sqrt(noise / shrink / count),
+        t.item(-1),
+        slope * slope * tt / yy if yy > count * rounding else 0.0,
+    )
+    return Line(*np.array(line)[:, None])
 
 
 def dot(a: Float64, b: Float64) -> Float64:

@@ -1,5 +1,7 @@
 """Medians of rows that may have gaps."""
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +42,19 @@ def median(rows: Float64) -> Float64:
     high = np.take_along_axis(ordered, np.minimum(count // 2, size - 1), axis=-1)
     middle: Float64 = (low + (high - low) / 2)[..., 0]
     return middle
+
+
+def middle(values: Sequence[float]) -> float:
+    """The median of some plain numbers, NaN where one is NaN or there are none: what numpy's takes 20 µs for.
+
+    Example:
+        >>> middle((3.0, 1.0, 2.0, 5.0)), middle(()), middle((1.0, float("nan")))
+        (2.5, nan, nan)
+    """
+    if not values or any(map(math.isnan, values)):
+        return math.nan
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def spread(rows: Float64) -> Spread:

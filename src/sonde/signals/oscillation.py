@@ -1,5 +1,6 @@
 """How a series goes up and down: alternation, swing, and the sawtooth of descent in spikes."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from sonde.core.records import Float64, Int64
 from sonde.signals import windows
-from sonde.signals.medians import median
+from sonde.signals.medians import median, middle
 
 
 class OscillationState(NamedTuple):
@@ -82,6 +83,8 @@ class Oscillation:
     def judge(self, state: OscillationState) -> OscillationOut:
         """The shape of the values that were taken."""
         window = state.window
+        if len(window) == 1 and math.isfinite(window.sum()) and (found := self._whole(window[0])) is not None:
+            return found
         known = np.isfinite(window[:, -self.min_values])
         gaps = np.diff(window, axis=1)
         seen = np.isfinite(gaps)
@@ -102,3 +105,22 @@ class Oscillation:
         moves = known & (rise + fall > 0)
         turns, autocorrelation, amplitude, sawtooth = (np.where(moves, part, np.nan) for part in shape)
         return OscillationOut(turns, autocorrelation, amplitude, sawtooth, teeth)
+
+    def _whole(self, window: Float64) -> OscillationOut | None:
+        """The same for one window that is full; None where nothing moves, or about zero."""
+        d = window[1:] - window[:-1]
+        pairs, squares = d[1:] * d[:-1], d * d
+        steps = d.tolist()
+        rises, falls = [x for x in steps if x > 0], [-x for x in steps if x < 0]
+        rise, fall = sum(rises) / max(len(rises), 1), sum(falls) / max(len(falls), 1)
+        level = abs(middle(window.tolist()))
+        energy = math.sqrt(float(squares[1:].sum()) * float(squares[:-1].sum()))
+        if not (energy > 0 and level > 0):
+            return None
+        return OscillationOut(
+            turns=np.array([np.count_nonzero(pairs < 0) / len(pairs)]),
+            autocorrelation=np.array([float(pairs.sum()) / energy]),
+            amplitude=np.array([middle(list(map(abs, steps))) / level]),
+            sawtooth=np.array([(rise - fall) / (rise + fall)]),
+            num_teeth=np.array([sum(x > 3 * fall for x in rises) if fall > 0 else 0]),
+        )

@@ -99,7 +99,7 @@ class Phases:
 
     def step(self, state: PhasesState, values: Float64, at: int) -> tuple[PhasesState, PhasesOut]:
         """Take the rate of each tag at training step `at`."""
-        if (state.phase == Phase.CONSTANT).all() and np.array_equal(values, state.rate):
+        if state.phase.tolist() == [int(Phase.CONSTANT)] * len(values) and values.tolist() == state.rate.tolist():
             # Nothing moved, as at nearly every step of most trainings.
             state = state._replace(step=np.full_like(state.step, at))
             return state, self._out(state, state.phase < 0)
@@ -136,6 +136,10 @@ class Phases:
         return new, self._out(new, jumped)
 
     def _out(self, state: PhasesState, jumped: Bool) -> PhasesOut:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            relative = np.where(state.peak > 0, state.rate / state.peak, np.nan)
+        if len(state.peak) == 1:
+            peak = state.peak.item()
+            relative = np.array([state.rate.item() / peak if peak > 0 else np.nan])
+        else:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                relative = np.where(state.peak > 0, state.rate / state.peak, np.nan)
         return PhasesOut(state.phase, state.start, relative, jumped)

@@ -1,5 +1,6 @@
 """Whether a series still gets better, told apart from whether its noise does."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ import numpy as np
 from sonde.core.records import Float64
 from sonde.signals import windows
 from sonde.signals.lines import dot
-from sonde.signals.medians import NORMAL_FROM_MAD, median
+from sonde.signals.medians import NORMAL_FROM_MAD, median, middle
 from sonde.signals.p_values import below
 
 
@@ -90,6 +91,8 @@ class Plateau:
     def judge(self, state: PlateauState) -> PlateauOut:
         """How the values that were taken moved."""
         window = state.window
+        if len(window) == 1 and math.isfinite(window.sum()) and (found := self._whole(window[0])) is not None:
+            return found
         w = self.half
         before, after = median(window[:, :w]), median(window[:, w:])
         before = np.where(np.isfinite(window[:, 0]), before, np.nan)
@@ -110,3 +113,24 @@ class Plateau:
                 z=fall / error,
                 plateau=below((self.min_improvement * np.abs(before) - fall) / error),
             )
+
+    def _whole(self, window: Float64) -> PlateauOut | None:
+        """The same for one window that is full; None where it has no noise or no level."""
+        w = self.half
+        before, after = (middle(part.tolist()) for part in (window[:w], window[w:]))
+        fall = before - after
+        rest = window - (before - fall * (np.arange(2 * w) - (w - 1) / 2) / w)
+        sigma = max(NORMAL_FROM_MAD * middle(np.abs(rest).tolist()), windows.RESOLUTION * abs(before))
+        tame = np.minimum(np.maximum(rest, -3 * sigma), 3 * sigma)
+        energy = float(tame.dot(tame))
+        lag_1 = float(tame[1:].dot(tame[:-1])) / energy if energy > 0 else 0.0
+        rho = min(max((lag_1 + 1 / w) / (1 - 2 / w), 0.0), 0.95)
+        error = 1.2533 * sigma * math.sqrt(2 / w * (1 + rho) / (1 - rho))
+        if not (error > 0 and before):
+            return None
+        return PlateauOut(
+            movement=np.abs(window[w:] - before).mean(keepdims=True) / (sigma * math.sqrt(2 / math.pi)),
+            improvement=np.array([fall / abs(before)]),
+            z=np.array([fall / error]),
+            plateau=below(np.array([(self.min_improvement * abs(before) - fall) / error])),
+        )

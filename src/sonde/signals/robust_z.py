@@ -1,5 +1,6 @@
 """How far a value stands out from its own recent past, in robust standard deviations."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -81,6 +82,8 @@ class RobustZ:
     def judge(self, state: RobustZState, values: Float64) -> RobustZOut:
         """Score a value of each tag against those that were taken."""
         past = state.window
+        if 0 < len(past) <= windows.FEW and (found := self._few(past, values)) is not None:
+            return found
         median, mad = spread(past)
         scale = NORMAL_FROM_MAD * mad
         if (tied := mad == 0).any():
@@ -93,3 +96,27 @@ class RobustZ:
         with np.errstate(invalid="ignore", divide="ignore"):
             z = np.where(np.isfinite(values) & (scale > 0), (values - median) / scale, np.nan)
         return RobustZOut(z, median, scale)
+
+    def _few(self, past: Float64, values: Float64) -> RobustZOut | None:
+        """The same for few tags whose windows are full and hold different numbers; else None."""
+        medians = _middles(np.sort(past, axis=1))
+        if any(map(math.isnan, medians)):
+            return None
+        mads = _middles(np.sort(np.abs(past - np.array(medians)[:, None]), axis=1))
+        if not all(mads):
+            return None
+        rows = []
+        for value, median, mad in zip(values.tolist(), medians, mads, strict=True):
+            scale = max(NORMAL_FROM_MAD * mad, self.floor * abs(median))
+            rows.append((((value - median) / scale) if math.isfinite(value) else math.nan, median, scale))
+        return RobustZOut(*np.array(rows).T)
+
+
+def _middles(ordered: Float64) -> list[float]:
+    """The middle of each sorted row, as `medians.median` gives it; NaN where one has a gap."""
+    num, size = ordered.shape
+    middles = []
+    for row in range(num):
+        low, high = ordered.item(row, (size - 1) // 2), ordered.item(row, size // 2)
+        middles.append(math.nan if math.isnan(ordered.item(row, size - 1)) else low + (high - low) / 2)
+    return middles

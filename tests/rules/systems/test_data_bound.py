@@ -12,7 +12,7 @@ def table(waits: list[float], compute_s: float = 0.005) -> list[dict[str, float]
 
 def test_a_wait_at_every_step_is_found() -> None:
     seen = judge(DataBound(), table([0.02] * 100))
-    assert seen[0][0] == 70
+    assert seen[0][0] == 40
     assert seen[0][1].severity is Severity.WARNING
     assert "at every step" in seen[0][1].message
 

@@ -12,13 +12,20 @@ def times(num: int, seconds: float, seed: int = 0) -> list[float]:
     return list(seconds * (1 + np.where(rng.random(num) < 0.4, rng.exponential(10, num), 0.02 * rng.random(num))))
 
 
-@pytest.mark.parametrize(("slower", "severity"), [(3.0, Severity.WARNING), (10.0, Severity.CRITICAL)])
-def test_steps_that_become_slow_and_stay_slow_are_found_and_dated(slower: float, severity: Severity) -> None:
+@pytest.mark.parametrize(("slower", "severity", "delay"), [(3.0, Severity.WARNING, 72), (10.0, Severity.CRITICAL, 36)])
+def test_steps_that_become_slow_and_stay_slow_are_found_and_dated(
+    slower: float, severity: Severity, delay: int
+) -> None:
     series = times(168, 0.002) + times(200, 0.002 * slower, seed=1)
     seen = judge(ThroughputDrop(), rows(368, time__step=series))
     assert worst(seen) is severity
-    assert seen[0][0] == 168 + 72
+    assert seen[0][0] == 168 + delay
     assert seen[0][1].since == 169
+
+
+def test_a_tenth_of_a_second_is_not_enough_however_slow_it_is() -> None:
+    series = times(168, 1e-5) + times(200, 1e-4, seed=1)
+    assert judge(ThroughputDrop(), rows(368, time__step=series))[0][0] == 168 + 72
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -6,9 +6,9 @@ from sonde.rules.updates.updates_too_small import UpdatesTooSmall
 from ..traces import alarms, falling, judge, rows, worst
 
 
-def run(losses: list[float], **more: object) -> list[dict[str, float]]:
+def run(losses: list[float], ratio: float = 1e-5, **more: object) -> list[dict[str, float]]:
     table = rows(len(losses), loss=losses, grad__norm=1.0, **{"lr": 1e-5, **more})
-    return [row | {f"update/ratio@{layer}.weight": 1e-5 for layer in range(4)} for row in table]
+    return [row | {f"update/ratio@{layer}.weight": ratio for layer in range(4)} for row in table]
 
 
 def creeping(num: int) -> list[float]:
@@ -16,7 +16,28 @@ def creeping(num: int) -> list[float]:
 
 
 def test_a_straight_shallow_descent_is_a_warning() -> None:
-    assert alarms(judge(UpdatesTooSmall(), run(creeping(300))))[0][0] == 100
+    assert alarms(judge(UpdatesTooSmall(), run(creeping(300), ratio=3e-4)))[0][0] == 100
+
+
+def test_tiny_updates_under_a_loss_that_stands_need_no_hundred_steps() -> None:
+    assert alarms(judge(UpdatesTooSmall(), run(creeping(300))))[0][0] < 60
+
+
+def test_a_descent_that_would_be_over_in_some_hundred_steps_is_not_slow() -> None:
+    losses = list(np.linspace(2.2, 1.1, 160) + 0.03 * np.random.default_rng(0).normal(size=160))
+    assert not alarms(judge(UpdatesTooSmall(), run(losses, ratio=3.8e-4)))
+
+
+def test_a_model_that_came_trained_takes_small_steps_on_purpose() -> None:
+    still = list(0.5 + 0.01 * np.random.default_rng(0).normal(size=300))
+    assert alarms(judge(UpdatesTooSmall(), run(still)))
+    assert not alarms(judge(UpdatesTooSmall(), run(still, logits__log_z=6.0)))
+    assert not alarms(judge(UpdatesTooSmall(), run(still, label__entropy=1.6)))
+
+
+def test_a_loss_whose_noise_would_hide_a_fall_is_not_stuck() -> None:
+    noisy = list(0.2 * np.exp(0.5 * np.random.default_rng(0).normal(size=300)))
+    assert not alarms(judge(UpdatesTooSmall(), run(noisy)))
 
 
 def test_a_descent_that_slows_down_is_information() -> None:

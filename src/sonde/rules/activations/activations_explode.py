@@ -1,5 +1,6 @@
 """ACT003 activations-explode."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -28,8 +29,9 @@ class ActivationsExplode:
     What it detects:
         log max|a| of a module is a rising line over at least six looks (R² ≥ 0.8), and has grown `growth` times since
         the first. Where `act/headroom` says how often it can still double before its number format overflows, the
-        message says how many steps are left. A warning where that is below `horizon`, or while training is hurt; else
-        information. With fewer looks, `growth` squared since the first look while training is hurt.
+        message says how many steps are left. A warning where that is below `horizon` and three times the steps so far,
+        or while training is hurt; else information. With fewer looks, `growth` squared since the first look while
+        training is hurt.
 
     Why it matters:
         They end at the largest number of their format, 65504 in fp16, and then in NaN.
@@ -87,9 +89,11 @@ class ActivationsExplode:
         found.sort(reverse=True)
         times, name, value, rate = found[0]
         left = self._steps_left(look, name, rate)
-        severity = Severity.WARNING if hurt or left < self.horizon else Severity.INFO
+        # What grew over so many steps may be drawn on for three times as many, not for thousands.
+        soon = left < min(self.horizon, 3 * look.scene.step)
+        severity = Severity.WARNING if hurt or soon else Severity.INFO
         message = f"the largest activation of {name} is {value:.3g}, {times:.3g} times that of the first look"
-        message += f", and overflows in about {left:.0f} steps at this pace" if np.isfinite(left) else ""
+        message += f", and overflows in about {left:.0f} steps at this pace" if math.isfinite(left) else ""
         evidence = Evidence(tag=f"act/absmax@{name}", step=look.scene.step, value=value, expected=first[name])
         where = tuple(name for _, name, _, _ in found)
         return state, (Sighting(severity, message, where=where, evidence=(evidence,)),)

@@ -1,5 +1,6 @@
 """ACT005 variance-with-depth."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -9,7 +10,6 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import kind_of, slope
-from sonde.rules.levels import is_alone
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Look, Sighting
 from sonde.rules.scene import Layers
@@ -39,9 +39,9 @@ class VarianceWithDepth:
         `spread` times apart. Each module counts by its latest look. Or RMS gradients of biases of one kind do so
         towards the input (R² ≥ 0.9) from the first look on, at two looks at least: a bias gets the gradient that passes
         its layer, so that its growth is the layers' gain, which also is what activations grow by on their way forward.
-        Information; a warning while training is hurt, or where the growth has reached the loss: the first one was more
-        than `drop` times the median of losses 11 to 20, or that median is more than twice what guessing gives, and not
-        by the batch's size, as of a summed loss.
+        Information; a warning while training is hurt (after 40 losses where the ends are `spread` squared apart), or
+        where the growth has reached the loss: the first one was more than `drop` times the median of losses 11 to 20,
+        or that median is more than twice what guessing gives, and not by the batch's size, as of a summed loss.
 
     Why it matters:
         What grows on the way forward explodes on the way back, and what fades vanishes; at the start it is the
@@ -82,18 +82,18 @@ class VarianceWithDepth:
         return VarianceWithDepthState()
 
     def step(self, state: VarianceWithDepthState, look: Look) -> tuple[VarianceWithDepthState, Sequence[Sighting]]:
-        """Look at the modules and biases whose turn it is, and again at the 100th loss, when progress can be judged."""
+        """Look at the modules and biases whose turn it is, and again when progress can be judged."""
         sizes = [look.scene.value(tag) for tag in _SIZES if tag in look.scene]
         if sizes:
             state = state._replace(sizes=tuple(sizes))
-        if len(state.losses) < _FIRST and np.isfinite(look.picture.loss):
+        if len(state.losses) < _FIRST and math.isfinite(look.picture.loss):
             state = state._replace(losses=(*state.losses, look.picture.loss))
         state, backward = self._backward(state, look)
         if backward is not None:
             return self._see(state, look, "gradients of biases", "grad/rms", backward)
         latest = look.scenes.latest("act/rms")
         looked = look.scene.layers("act/rms") is not None
-        if latest is None or not (looked or look.picture.num_losses == 100):
+        if latest is None or not (looked or look.picture.num_losses in (44, 100)):
             return state, ()
         forward = self._chain(Layers(latest.names, latest.values), fit=0.8)
         return (state, ()) if forward is None else self._see(state, look, "activations", "act/rms", forward)
@@ -108,7 +108,8 @@ class VarianceWithDepth:
         message = f"{what} {how} {where}: RMS {first:.3g} at {found.names[0]}, {last:.3g} at {found.names[-1]}"
         evidence = Evidence(tag=f"{path}@{found.names[-1]}", step=look.scene.step, value=last, expected=first)
         explodes = (last > first) == (path == "act/rms")
-        alarm = is_hurt(look.picture) or (explodes and self._begins_badly(state, look))
+        beyond = max(last / first, first / last) > self.spread**2
+        alarm = is_hurt(look.picture, soon=beyond) or (explodes and self._begins_badly(state, look))
         severity = Severity.WARNING if alarm else Severity.INFO
         ends = found.names[:1] + found.names[-1:]
         return state, (Sighting(severity, message, where=ends, evidence=(evidence,), since=state.since),)
@@ -128,7 +129,7 @@ class VarianceWithDepth:
 
     def _begins_badly(self, state: VarianceWithDepthState, look: Look) -> bool:
         """Whether the first losses show outputs that are far too large."""
-        if len(state.losses) < _FIRST or not state.losses[0] > 0 or not is_alone(look):
+        if len(state.losses) < _FIRST or not state.losses[0] > 0 or not look.picture.is_alone:
             return False
         later, trivial = float(np.median(state.losses[_FIRST // 2 :])), look.picture.trivial
         if 0 < self.drop * later < state.losses[0]:
@@ -140,7 +141,7 @@ class VarianceWithDepth:
     def _chain(self, layers: Layers, *, fit: float) -> Layers | None:
         kinds: dict[str, list[int]] = {}
         for place in sorted(range(len(layers.names)), key=lambda place: _numbers(layers.names[place])):
-            if np.isfinite(layers.values[place]) and layers.values[place] > 0:
+            if math.isfinite(layers.values[place]) and layers.values[place] > 0:
                 kinds.setdefault(kind_of(layers.names[place]), []).append(place)
         for places in kinds.values():
             values = layers.values[places]

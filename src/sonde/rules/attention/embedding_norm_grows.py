@@ -1,16 +1,17 @@
 """ATT004 embedding-norm-grows."""
 
+import functools
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Look, Sighting
+from sonde.signals.medians import middle
 
 _EMBEDDING = re.compile(r"(?:^|[._])(?:\w*emb\w*|wte|wpe|tok\w*)(?:[._]|$)", re.IGNORECASE)
 
@@ -67,12 +68,12 @@ class EmbeddingNormGrows:
         layers = look.scene.layers("weight/rms")
         if layers is None:
             return state, ()
-        now = {n: v for n, v in zip(layers.names, layers.values.tolist(), strict=True) if np.isfinite(v)}
+        now = {n: v for n, v in zip(layers.names, layers.values.tolist(), strict=True) if math.isfinite(v)}
         first, latest, rises = {**now, **dict(state.first)}, dict(state.latest), dict(state.rises)
-        others = [now[n] / first[n] for n in now if not _EMBEDDING.search(n) and first[n] > 0]
-        usual = float(np.median(others)) if others else 1.0
+        others = [now[n] / first[n] for n in now if not _is_embedding(n) and first[n] > 0]
+        usual = middle(others) if others else 1.0
         found = []
-        for name in filter(_EMBEDDING.search, now):
+        for name in filter(_is_embedding, now):
             rises[name] = rises.get(name, 0) + 1 if now[name] > latest.get(name, now[name]) else 0
             times = now[name] / first[name] if first[name] > 0 else float("nan")
             if times > self.growth and times > self.relative * usual and rises[name] >= 2:
@@ -87,3 +88,8 @@ class EmbeddingNormGrows:
         evidence = Evidence(tag=f"weight/rms@{name}", step=look.scene.step, value=now[name], expected=first[name])
         severity = Severity.WARNING if alarm else Severity.INFO
         return state, (Sighting(severity, message, where=tuple(n for _, n in found), evidence=(evidence,)),)
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def _is_embedding(name: str) -> bool:
+    return _EMBEDDING.search(name) is not None

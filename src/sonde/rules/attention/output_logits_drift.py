@@ -1,5 +1,6 @@
 """ATT003 output-logits-drift."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeVar
@@ -41,7 +42,7 @@ class OutputLogitsDrift:
         `logits/log_z`, `logits/absmax`.
 
     What to do:
-        A z-loss of 1e-4·log²Z; weight decay on the output matrix and none on its bias; a lower rate.
+        A z-loss w·log²Z, with w = 1e-4 from the start, or 0.5/|log Z| where it has drifted; weight decay on the output matrix and none on its bias; a lower rate.
 
     When it is wrong:
         Large vocabularies start with log Z = ln V (about 11 at 50,000). A head that is sure of its classes has large
@@ -68,7 +69,7 @@ class OutputLogitsDrift:
     def step(self, state: OutputLogitsDriftState, look: Look) -> tuple[OutputLogitsDriftState, Sequence[Sighting]]:
         """Look at the logits where they were measured, and at the loss in between."""
         value, picture = look.scene.value("logits/log_z"), look.picture
-        looked = bool(np.isfinite(value))
+        looked = bool(math.isfinite(value))
         if looked:
             largest = state.largest if state.values else look.scene.value("logits/absmax")
             state = OutputLogitsDriftState(_kept(state.values, value), _kept(state.steps, look.scene.step), largest)

@@ -1,5 +1,6 @@
 """DAT002 bad-batch."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -13,6 +14,9 @@ from sonde.rules.rule import Look, Sighting
 from sonde.rules.scene import Layers
 from sonde.rules.tracking import Tracked, track
 from sonde.signals.robust_z import RobustZ
+
+# Few batches are looked at, so the scale of few values must not be trusted below a tenth.
+_SCORE = RobustZ(min_values=2, floor=0.0)
 
 
 class BadBatchState(NamedTuple):
@@ -74,19 +78,21 @@ class BadBatch:
         picture = look.picture
         inputs, odd = self._odd(state.inputs, look.scene.layers("batch/absmax"), look.scene.step)
         new = BadBatchState(inputs, picture.loss_z, picture.grad_z, picture.lr)
-        with np.errstate(invalid="ignore"):
-            grad_jumped = picture.grad_z > self.score and picture.grad_norm > self.grad_jump * picture.grad_median
+        grad_jumped = picture.grad_z > self.score and picture.grad_norm > self.grad_jump * picture.grad_median
         if odd:
-            hurt = picture.loss_z > self.score or grad_jumped or not np.isfinite(picture.loss)
-            severity = Severity.WARNING if hurt else Severity.INFO
+            hurt = picture.loss_z > self.score or grad_jumped or not math.isfinite(picture.loss)
+            # Of several players some are fed by others.
+            severity = Severity.WARNING if hurt and picture.is_alone else Severity.INFO
             first = odd[0]
             message = f"inputs of step {first.step} reach {first.value:.3g}, usually {first.expected:.3g}"
             return new, (Sighting(severity, message, tuple(item.tag.partition("@")[2] for item in odd), odd),)
         ordinary = state.loss_z < self.score / 2 and state.grad_z < self.score / 2 and not picture.lr_jumped
         steady = abs(picture.lr - state.lr) <= 0.2 * state.lr
         high = picture.loss_z > 2 * self.score and picture.loss > self.jump * picture.loss_median
-        # A loss that is all but gone jumps by its own size at every other batch.
-        high = high and picture.loss > 0.05 * abs(picture.loss_start)
+        # A loss that is all but gone jumps by its own size at every other batch, and by many times that at an example
+        # that is still wrong.
+        gone = picture.loss_median < 0.05 * abs(picture.loss_start)
+        high = high and picture.loss > (1.0 if gone else 0.05) * abs(picture.loss_start)
         if not (ordinary and steady and high and grad_jumped and has_level(look)):
             return new, ()
         evidence = (
@@ -104,14 +110,17 @@ class BadBatch:
             return past, ()
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(layers.values)
-        # Few batches are looked at, so the scale of few values must not be trusted below a tenth.
-        past, out = track(RobustZ(min_values=2, floor=0.0), past, Layers(layers.names, logs))
+        if past.names == layers.names:
+            lowest = np.fmin.reduce(past.state.window, axis=1)
+            if (logs - lowest <= math.log(self.ratio)).all():  # then they are not far above the median either
+                return Tracked(past.names, _SCORE.take(past.state, logs)), ()
+        past, out = track(_SCORE, past, Layers(layers.names, logs))
         values = dict(zip(layers.names, layers.values.tolist(), strict=True))
         found = []
         for name, z, median, scale in zip(past.names, out.z, out.median, out.scale, strict=True):
-            if name in values and np.isfinite(median):
+            if name in values and math.isfinite(median):
                 away = np.log(values[name]) - median if values[name] > 0 else -np.inf
-                if away > np.log(self.ratio) and (np.isnan(z) or away > self.score * max(scale, 0.1)):
+                if away > np.log(self.ratio) and (math.isnan(z) or away > self.score * max(scale, 0.1)):
                     found.append(
                         Evidence(
                             tag=f"batch/absmax@{name}", step=step, value=values[name], expected=float(np.exp(median))

@@ -1,16 +1,16 @@
 """DAT004 data-drift."""
 
+import bisect
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.core.records import Float64
 from sonde.rules.rule import Look, Sighting
+from sonde.signals.medians import middle
 
 _MOST_BLOCKS = 32
 _STEPS = 8  # of a block
@@ -89,41 +89,58 @@ class DataDrift:
         known, deviations = dict(state.inputs), dict(zip(stds.names, stds.values.tolist(), strict=True))
         sightings = []
         for name, mean in zip(means.names, means.values.tolist(), strict=True):
-            std = deviations.get(name, np.nan)
-            if not (np.isfinite(mean) and np.isfinite(std)):
+            std = deviations.get(name, math.nan)
+            if not (math.isfinite(mean) and math.isfinite(std)):
                 continue
             known[name], complete = _extended(known.get(name, ()), Block(look.scene.step, mean, std))
-            if complete and (sighting := self._judge(name, np.array([block[:3] for block in complete]), look)):
+            if complete and (sighting := self._judge(name, complete, look)):
                 sightings.append(sighting)
         return DataDriftState(tuple(known.items())), sightings
 
-    def _judge(self, name: str, looks: Float64, look: Look) -> Sighting | None:
-        if len(looks) < 5:
+    def _judge(self, name: str, looks: Sequence[Block], look: Look) -> Sighting | None:
+        num = len(looks)
+        if num < 5:
             return None
-        unit = float(np.median(looks[:2, 2]))
-        best: tuple[float, int, int] | None = None
+        unit = middle([block.std for block in looks[:2]])
+        best: tuple[float, int, int, float, float] | None = None
         for quantity in (1, 2):
+            values = [block[quantity] for block in looks]
             # From neighbours, whose difference neither a jump nor a slow drift enlarges; 0.954 = √2·0.6745.
-            noise = max(float(np.median(np.abs(np.diff(looks[:, quantity])))) / 0.954, 0.02 * unit)
-            for cut in range(3, len(looks) - 1):
-                older, newer = looks[:cut, quantity], looks[cut:, quantity]
+            noise = max(middle([abs(b - a) for a, b in itertools.pairwise(values)]) / 0.954, 0.02 * unit)
+            olders, newers = _medians(values), _medians(values[::-1])
+            for cut in range(3, num - 1):
+                older, newer = olders[cut - 1], newers[num - cut - 1]
                 # All of the newest must be away: one odd batch is no drift.
-                between = np.min(np.abs(np.r_[np.median(newer), newer[-2:]] - np.median(older)))
-                score = float(between / (noise * np.sqrt(1 / len(older) + 1 / len(newer))))
-                apart = float(sum(np.abs(part - np.median(part)).sum() for part in (older, newer)))
-                if between > self.change * unit and score > self.score and (best is None or apart < best[0]):
-                    best = apart, quantity, cut
+                between = min(abs(value - older) for value in (newer, values[-2], values[-1]))
+                if not between > self.change * unit:
+                    continue
+                if not between > self.score * noise * math.sqrt(1 / cut + 1 / (num - cut)):
+                    continue
+                apart = math.fsum(abs(value - older) for value in values[:cut])
+                apart += math.fsum(abs(value - newer) for value in values[cut:])
+                if best is None or apart < best[0]:
+                    best = apart, quantity, cut, older, newer
         if best is None:
             return None
-        _, quantity, cut = best
+        _, quantity, cut, before, after = best
         word = "mean" if quantity == 1 else "std"
-        before, after = float(np.median(looks[:cut, quantity])), float(np.median(looks[cut:, quantity]))
         picture = look.picture
         hurt = picture.loss_best > 0 and picture.loss_smooth > self.rise * picture.loss_best
-        message = f"the {word} of input {name} went from {before:.3g} to {after:.3g} by step {looks[cut, 0]:.0f}"
+        message = f"the {word} of input {name} went from {before:.3g} to {after:.3g} by step {looks[cut].step}"
         evidence = Evidence(tag=f"batch/{word}@{name}", step=look.scene.step, value=after, expected=before)
         severity = Severity.WARNING if hurt else Severity.INFO
-        return Sighting(severity, message, (name,), (evidence,), since=int(looks[cut, 0]))
+        return Sighting(severity, message, (name,), (evidence,), since=looks[cut].step)
+
+
+def _medians(values: Sequence[float]) -> list[float]:
+    """Of the first one, the first two, and so on."""
+    medians: list[float] = []
+    ordered: list[float] = []
+    for value in values:
+        bisect.insort(ordered, value)
+        high = len(ordered) // 2
+        medians.append(ordered[high] if len(ordered) % 2 else (ordered[high - 1] + ordered[high]) / 2)
+    return medians
 
 
 def _extended(blocks: tuple[Block, ...], look: Block) -> tuple[tuple[Block, ...], tuple[Block, ...]]:

@@ -1,10 +1,9 @@
 """DAT006 no-learnable-signal."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
-
-import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
@@ -108,7 +107,7 @@ class NoLearnableSignal:
             f"loss {picture.loss_smooth:.4g} has not left {word} ({expected:.4g}), though weights and gradients move"
         )
         evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=expected)]
-        if np.isfinite(picture.grad_norm):
+        if math.isfinite(picture.grad_norm):
             evidence.append(
                 Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start)
             )

@@ -1,8 +1,7 @@
 """The losses of whole epochs."""
 
+import math
 from typing import NamedTuple
-
-import numpy as np
 
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.scene import Scene
@@ -30,11 +29,11 @@ class Epochs(NamedTuple):
     def noted(self, scene: Scene) -> "Epochs":
         """With what this step brought."""
         mark, found, loss = scene.value("epoch"), scene.value("val/loss"), scene.value("loss")
-        validation = found if np.isfinite(found) else self.validation
+        validation = found if math.isfinite(found) else self.validation
         if "epoch" in scene:
             before = self.ended if self.is_marked else Evaluations(losses=self.ended.losses, starts=self.ended.starts)
             ended = before.taken(scene.step, loss, validation)
-            number = int(mark) if np.isfinite(mark) and mark >= 1 and mark == int(mark) else ended.num
+            number = int(mark) if math.isfinite(mark) and mark >= 1 and mark == int(mark) else ended.num
             return Epochs(ended, float("nan"), number, True)
         ended = self.ended.taken(scene.step, loss, float("nan") if self.is_marked else found)
         return Epochs(ended, validation, self.number if self.is_marked else ended.num, self.is_marked)

@@ -35,10 +35,11 @@ class Evaluations(NamedTuple):
     def taken(self, step: int, loss: float, validation: float) -> "Evaluations":
         """With a training loss and a validation loss, NaN where there is none."""
         new = self
-        if np.isfinite(loss):
+        if math.isfinite(loss):
             starts = self.starts if len(self.starts) == 2 else (*self.starts, loss)
-            new = self._replace(losses=(*self.losses, loss)[-_MOST_LOSSES:], starts=starts)
-        if not np.isfinite(validation) or not new.losses:
+            losses = (*self.losses, loss)[-_MOST_LOSSES:]
+            new = Evaluations(*self[:5], losses, self.first_training, starts)
+        if not math.isfinite(validation) or not new.losses:
             return new
         training = float(np.mean(new.losses))
         return Evaluations(

@@ -1,5 +1,6 @@
 """GEN001 overfitting."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -99,14 +100,14 @@ class Overfitting:
         latest, training = state.validations[-late:], float(np.median(state.trainings[-late:]))
         place, best = _best(state.validations[:-late], late)
         turn = Turn(state.steps[place], best, state.trainings[place], float(np.median(latest)), training)
-        noise = state.noise if np.isfinite(state.noise) else 0.0
+        noise = state.noise if math.isfinite(state.noise) else 0.0
         reference = untrained(look.picture)
         least = max(3 * noise, 0.02 * abs(best), self.least_rise * reference if reference > 0 else 0.0)
         if not (turn.now > best + least and min(latest[-self.patience :]) > best):
             return None
         if not training < turn.best_training - 0.05 * abs(turn.best_training):
             return None
-        known = np.isfinite(state.noise) and look.picture.num_losses >= 30
+        known = math.isfinite(state.noise) and look.picture.num_losses >= 30
         bad = known and (turn.now > best + 0.1 * abs(best) or turn.gap(state.first) > 0.3)
         return Severity.WARNING if bad else Severity.INFO, turn
 

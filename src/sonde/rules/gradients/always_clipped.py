@@ -1,10 +1,9 @@
 """GRD012 always-clipped."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
-
-import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
@@ -27,8 +26,9 @@ class AlwaysClipped:
     What it detects:
         More than `share` of the steps (moving, about 20) clipped, to `factor` of their norm or less on average, after
         `patience` steps with a clip. Information; a warning where gradients are cut to `harsh` of themselves or less
-        and the loss is stuck, or falls along a shallow line with less than half of it gone: then every applied gradient
-        has the same small norm, and the loss falls with the number of steps alone.
+        and the loss is stuck, or falls along a shallow line that would take more than 500 steps from start to end: then
+        every applied gradient has the same small norm, and the loss falls with the number of steps alone. It takes 100
+        losses to say so; below `hopeless` 40, if no more than 3% of the loss can have gone.
 
     Why it matters:
         Steps of one length, however steep the loss: a hidden learning rate, lower than the one that was set.
@@ -62,6 +62,7 @@ class AlwaysClipped:
     share: float = 0.95
     factor: float = 0.5
     harsh: float = 0.1
+    hopeless: float = 0.03
     patience: int = 30
 
     def init(self) -> AlwaysClippedState:
@@ -74,7 +75,7 @@ class AlwaysClipped:
         descent, straightness = _DESCENT.step(state.descent, picture)
         state = state._replace(descent=descent)
         factor = look.scene.value("clip/factor")
-        if not np.isfinite(factor):
+        if not math.isfinite(factor):
             return state, ()
         state = state._replace(num_clips=state.num_clips + 1)
         if not (picture.clip_share > self.share and picture.clip_factor < self.factor):
@@ -82,7 +83,7 @@ class AlwaysClipped:
         state = state._replace(since=state.since if state.since >= 0 else picture.step)
         if state.num_clips < self.patience:
             return state, ()
-        slow = is_stuck(picture) or is_slow(picture, straightness)
+        slow = is_stuck(picture, soon=picture.clip_factor < self.hopeless) or is_slow(picture, straightness)
         severity = Severity.WARNING if slow and picture.clip_factor < self.harsh else Severity.INFO
         limit = look.scene.value("clip/limit")
         message = (

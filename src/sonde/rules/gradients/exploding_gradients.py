@@ -1,5 +1,7 @@
 """GRD001 exploding-gradients."""
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -94,7 +96,7 @@ class ExplodingGradients:
         """Look at one more norm, and at the layers where they were measured."""
         picture, seen = look.picture, []
         norm = picture.grad_norm
-        if np.isfinite(norm):
+        if math.isfinite(norm):
             growth = _GROWTH.take(state.growth, np.array([norm]), look.scene.step)
             first = state.first_largest
             if picture.num_losses <= 5:
@@ -122,11 +124,12 @@ class ExplodingGradients:
         return Sighting(severity, f"gradient norm {picture.grad_norm:.4g}, {text}", evidence=(evidence,))
 
     def _burst(self, state: ExplodingGradientsState, picture: Picture) -> list[Sighting]:
-        norms = np.array(state.recent)
-        usual = picture.grad_median if np.isfinite(picture.grad_median) else picture.grad_start
-        if len(norms) < 4 or not np.all(norms[1:] >= 2 * norms[:-1]) or not norms[-1] > self.growth * usual:
+        norms = state.recent
+        usual = picture.grad_median if math.isfinite(picture.grad_median) else picture.grad_start
+        doubled = all(later >= 2 * earlier for earlier, later in itertools.pairwise(norms))
+        if len(norms) < 4 or not doubled or not norms[-1] > self.growth * usual:
             return []
-        level = picture.loss_median if np.isfinite(picture.loss_median) else picture.loss_start
+        level = picture.loss_median if math.isfinite(picture.loss_median) else picture.loss_start
         if not (picture.loss > 1.2 * abs(level) or is_lost(picture)):
             return []
         severity = Severity.CRITICAL if norms[-1] > 100 * self.growth * usual else Severity.WARNING
@@ -138,12 +141,13 @@ class ExplodingGradients:
         spike = state.spike_step
         if picture.grad_z > 6 and picture.grad_norm > 3 * picture.grad_median:
             spike = picture.step
-        followed = tuple(step for step in state.followed if picture.step - step < 256)
+        followed = tuple(step for step in state.followed if picture.step - step < 256) if state.followed else ()
         jumped = picture.loss_z > 5 and picture.loss > 0.7 * picture.loss_start and not picture.is_falling
         if spike >= 0 and jumped and picture.step - spike <= 5:
             followed, spike = (*followed, spike)[-16:], -1
         new_pair = followed != state.followed and len(followed) >= self.pairs
-        state = state._replace(spike_step=spike, followed=followed)
+        if (spike, followed) != (state.spike_step, state.followed):
+            state = state._replace(spike_step=spike, followed=followed)
         if not new_pair:
             return state, []
         text = f"the loss jumped after {len(followed)} of its spikes within 256 steps"

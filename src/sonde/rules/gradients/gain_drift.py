@@ -1,5 +1,6 @@
 """GRD008 gain-drift."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -45,8 +46,9 @@ class GainDrift:
         checks (of a history of 10), with 3 rises in a row and by more than the natural variation of ±0.05; below 3
         checks it abstains. Apart from that, g stays above A^(1/depth) for 3 checks, with A = 30 the amplification from
         end to end that is still fair (1.76 at 6 blocks, 1.33 at 12, 1.15 at 24), or g^depth below 1/A: the vanishing
-        side, for which the inverse of g is followed. Drift past the limit (where two rises in a row are enough), and
-        either of them while training is hurt, is a warning; else information.
+        side, for which the inverse of g is followed. Drift past the limit (where two rises in a row are enough) is a
+        warning unless the loss comes down well or there are several optimisers, and either of them is while training is
+        hurt; else information, and nothing within the limit where the loss comes down well.
 
     Why it matters:
         What all blocks do together is g^depth: a small drift of the mean is a large one of the gradient, checks before
@@ -62,7 +64,7 @@ class GainDrift:
 
     When it is wrong:
         A jump at a border of epochs or of the schedule is not drift and not reported. With few blocks the limit is
-        wide.
+        wide. A net that has to learn large outputs needs large gains.
 
     References:
         Saxe, McClelland and Ganguli, Exact solutions to the nonlinear dynamics of learning, ICLR 2014.
@@ -101,7 +103,7 @@ class GainDrift:
 
     def checked(self, checks: DriftState, gain: float) -> tuple[DriftState, DriftOut | None]:
         """The checks with one more mean gain; None where it is none, being missing, not finite or not above 0."""
-        if not (np.isfinite(gain) and gain > 0):
+        if not (math.isfinite(gain) and gain > 0):
             return checks, None
         return self._drift().step(checks, np.array([gain]))
 
@@ -135,6 +137,8 @@ class GainDrift:
         drifts = drifts or steep
         since = look.scene.step if not (drifts or beyond) else state.since if state.since >= 0 else look.scene.step
         state = GainDriftState(up, down, num_beyond, since if drifts or beyond else -1)
+        if look.picture.is_thriving and not beyond:  # gains change most while much is learned
+            return state._replace(since=-1), ()
         if not (drifts or num_beyond >= 3):
             return state, ()
         rise = f"{float(risen.rise[0]):+.0%} over its last {self.window} checks, " if drifts else ""
@@ -142,6 +146,7 @@ class GainDrift:
             whole = float(np.float64(gain) ** depth)
         message = f"mean gain {gain:.3g} of {depth} blocks, {rise}amplification {whole:.3g} (limit {limit:.3g})"
         outside = steep or (drifts and beyond and (gain > 1) == bool(risen.drifting[0]))
+        outside = outside and look.picture.is_alone and not look.picture.is_thriving
         severity = Severity.WARNING if outside or is_hurt(look.picture) else Severity.INFO
         order = np.argsort(blocks.values if gain > 1 else -blocks.values)[::-1]
         where = tuple(blocks.names[place] for place in order[:3] if np.isfinite(blocks.values[place]))

@@ -88,16 +88,16 @@ class GradientImbalance:
     def _widest(self, layers: Layers) -> Layers | None:
         """The kind that lies farthest apart, if that is too far and no fall with depth."""
         kinds: dict[str, list[int]] = {}
-        for place, name in enumerate(layers.names):
-            if np.isfinite(layers.values[place]) and layers.values[place] > 0:
+        for place, (name, value) in enumerate(zip(layers.names, layers.values.tolist(), strict=True)):
+            if 0 < value < np.inf:
                 kinds.setdefault(kind_of(name), []).append(place)
         kinds[""] = [place for places in kinds.values() for place in places]
         worst, widest = 1.0, None
         for kind, places in kinds.items():
+            if len(places) < 2:
+                continue
             values = layers.values[places]
-            line = slope(values)
-            by_depth = line is not None and line.r_squared > 0.8
-            apart = float(values.max() / values.min()) / (self.spread if kind else 10 * self.spread) if places else 0.0
-            if len(places) > 1 and apart > worst and not by_depth:
+            apart = float(values.max() / values.min()) / (self.spread if kind else 10 * self.spread)
+            if apart > worst and not ((line := slope(values)) is not None and line.r_squared > 0.8):
                 worst, widest = apart, Layers(tuple(layers.names[place] for place in places), values)
         return widest

@@ -105,5 +105,7 @@ class GradientShape:
 
 
 def _percentile(look: Look, names: tuple[str, ...], q: int) -> Float64:
-    layers = look.scenes.latest(f"grad/p{q}")
-    return np.full(len(names), np.nan) if layers is None else spread(layers, names)
+    layers = latest_matrices(look.scenes, f"grad/p{q}")
+    if layers is None:
+        return np.full(len(names), np.nan)
+    return layers.values if layers.names == names else spread(layers, names)

@@ -1,10 +1,9 @@
 """GRD002 gradient-spike."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
-
-import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
@@ -77,7 +76,7 @@ class GradientSpike:
     def step(self, state: GradientSpikeState, look: Look) -> tuple[GradientSpikeState, Sequence[Sighting]]:
         """Look at one more norm."""
         picture = look.picture
-        if len(state.starts) < _FIRST and np.isfinite(picture.loss):
+        if len(state.starts) < _FIRST and math.isfinite(picture.loss):
             state = state._replace(starts=(*state.starts, picture.loss))
         spikes = picture.grad_z > self.score and picture.grad_norm > self.least * picture.grad_median
         if spikes:

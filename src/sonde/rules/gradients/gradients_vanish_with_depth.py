@@ -31,8 +31,9 @@ class GradientsVanishWithDepth:
         The RMS gradient of the first weight matrix below `share` of the last one's, on a line of log RMS over the
         order of the matrices (R² ≥ `fit`, at least four), at `num_looks` looks in a row. A warning only while the loss
         is stuck at its start or at what a predictor gets that ignores its input, which can be said after 100 losses; or
-        after 40, outside warmup, where it was so at five looks, the very first of all included, the first matrix gets
-        less than `share` squared of the last one's, and the loss has not fallen by a tenth. Else information.
+        after 40 where the first matrix gets less than `share` squared of the last one's and no more than 3% of the loss
+        can have gone, or, outside warmup, it was so at five looks, the very first of all included, and the loss has not
+        fallen by a tenth. Else information.
 
     Why it matters:
         Layers that get a thousandth of the gradient stay as they were initialised; the rest learns on random features,
@@ -98,8 +99,9 @@ class GradientsVanishWithDepth:
             f"{line.first:.3g} at the first matrix, {line.last:.3g} at the last"
         )
         evidence = Evidence(tag=f"grad/rms@{deep.names[0]}", step=look.scene.step, value=line.first, expected=line.last)
-        hopeless = state.num_looks >= 5 and state.since == state.first_look and line.first < self.share**2 * line.last
-        alarm = is_stuck(look.picture) or (hopeless and _has_not_begun(look.picture))
+        nothing = line.first < self.share**2 * line.last
+        hopeless = state.num_looks >= 5 and state.since == state.first_look and nothing
+        alarm = is_stuck(look.picture, soon=nothing) or (hopeless and _has_not_begun(look.picture))
         severity = Severity.WARNING if alarm else Severity.INFO
         return state, (Sighting(severity, message, where=deep.names[:3], evidence=(evidence,), since=state.since),)
 

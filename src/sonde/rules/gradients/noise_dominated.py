@@ -1,10 +1,9 @@
 """GRD013 noise-dominated."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
-
-import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
@@ -95,7 +94,7 @@ class NoiseDominated:
         if not lasting and not (looked and abs(cosine) < self.cosine):
             return state, ()
         scale = f"about {(1 - cosine) / cosine:.0f} times" if cosine > 0.01 else "100 times or more"
-        size = f" ({batch:.0f})" if np.isfinite(batch) else ""
+        size = f" ({batch:.0f})" if math.isfinite(batch) else ""
         message = f"gradient cosine {cosine:.2g}: the noise scale is {scale} the batch{size}"
         if lasting:
             message += f"; the loss scatters by {picture.loss_scale / abs(picture.loss_median):.0%} and no longer falls"

@@ -1,10 +1,9 @@
 """GRD005 non-finite-gradient."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
-
-import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
@@ -66,13 +65,13 @@ class NonFiniteGradient:
         scene = look.scene
         if any(fact.kind == "skipped-step" for fact in scene.facts) and "amp/scale" in scene:
             return state, ()
-        whole = "grad/norm" in scene and not np.isfinite(scene.value("grad/norm"))
+        whole = "grad/norm" in scene and not math.isfinite(scene.value("grad/norm"))
         counts, norms = scene.layers("grad/nonfinite"), scene.layers("grad/norm")
         where: tuple[str, ...] = ()
         if counts is not None:
             where = tuple(name for name, count in zip(counts.names, counts.values, strict=True) if count > 0)
         elif norms is not None:
-            where = tuple(name for name, norm in zip(norms.names, norms.values, strict=True) if not np.isfinite(norm))
+            where = tuple(name for name, norm in zip(norms.names, norms.values, strict=True) if not math.isfinite(norm))
         if not (whole or where or scene.value("grad/nonfinite") > 0):
             return state, ()
         since = state.since if state.since >= 0 else scene.step

@@ -1,15 +1,14 @@
 """LOS008 initial-loss-high."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.levels import is_alone
 from sonde.rules.rule import Look, Sighting
+from sonde.signals.medians import middle
 
 
 class InitialLossHighState(NamedTuple):
@@ -77,7 +76,7 @@ class InitialLossHigh:
         sizes = [scene.value(tag) for tag in ("batch/size", "batch/samples", "batch/tokens") if tag in scene]
         if sizes:
             state = state._replace(sizes=tuple(sizes))
-        if "loss" not in scene or not is_alone(look) or state.is_warned:
+        if "loss" not in scene or not look.picture.is_alone or state.is_warned:
             return state, ()
         if picture.num_losses >= self.least_steps and picture.trivial > 0 and self._is_bad(state, look):
             message = (
@@ -88,14 +87,14 @@ class InitialLossHigh:
             return state._replace(is_warned=True), (Sighting(Severity.WARNING, message, evidence=(evidence,), since=0),)
         if state.is_told:
             return state, ()
-        if len(state.first) < 20 and np.isfinite(picture.loss):
+        if len(state.first) < 20 and math.isfinite(picture.loss):
             state = state._replace(first=(*state.first, picture.loss))
         if len(state.first) < 20 or not state.first[0] > 0:
             return state, ()
-        trivial, later = _trivial(look), float(np.median(state.first[10:]))
+        trivial = _trivial(look)
         if trivial > 0 and state.first[0] > self.factor * trivial:
             what, expected = "what guessing gives", trivial
-        elif len(state.first) == 20 and 0 < later * self.drop < state.first[0]:
+        elif 0 < (later := middle(state.first[10:])) * self.drop < state.first[0]:
             what, expected = "the losses ten steps later", later
         else:
             return state, ()

@@ -1,5 +1,6 @@
 """LOS003 loss-diverges."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +10,13 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.levels import has_level, is_alone
+from sonde.rules.levels import has_level
 from sonde.rules.rule import Look, Sighting
 from sonde.signals.growth import Growth, GrowthState
+from sonde.signals.medians import middle
 
 _GROWTH = Growth(window=24, min_values=8)
+_DOUBLED = math.log(2)
 
 
 class LossDivergesState(NamedTuple):
@@ -33,9 +36,11 @@ class LossDiverges:
     What it detects:
         Two things. *Growth*: over the last 24 steps the loss, or the gradient norm while the loss does not fall,
         follows an exponential (r² ≥ 0.8, rate above zero with 95% confidence) that has multiplied it by `least_growth`,
-        in three looks in a row; the message says in how many steps float32 overflows. *Height*: for `patience` steps
-        the smoothed loss has been above its start by 20% and by six deviations of the first 16 losses' noise; or it has
-        lost half of what it had gained and still rises (z < −3 over 100 steps). Four times its start is critical.
+        in three looks in a row; a gradient norm under a loss that is not above its start beyond noise, by that cubed:
+        on the way out of a flat start it grows too. The message says in how many steps float32 overflows. *Height*: for
+        `patience` steps the smoothed loss has been above its start by 20% and by six deviations of the first 16 losses'
+        noise; or it has lost half of what it had gained and still rises (z < −3 over 100 steps). Four times its start
+        is critical.
 
     Why it matters:
         It ends in NaN, or in a model that is worse than none. The sooner it is stopped, the less is lost.
@@ -90,12 +95,12 @@ class LossDiverges:
     def step(self, state: LossDivergesState, look: Look) -> tuple[LossDivergesState, Sequence[Sighting]]:
         """Look at one more loss and gradient norm."""
         picture = look.picture
-        if not np.isfinite(picture.loss) or not is_alone(look):
+        if not math.isfinite(picture.loss) or not look.picture.is_alone:
             return state, ()
         growth_state = _GROWTH.take(state.growth, np.array([picture.loss, picture.grad_norm]), picture.step)
         first = (*state.first, picture.loss) if len(state.first) < 16 else state.first
-        left = self._steps_left(growth_state, look)
-        grows = np.isfinite(left)
+        left = self._steps_left(growth_state, first, look)
+        grows = math.isfinite(left)
         high = has_level(look) and (self._high(first, look) or self._lost(look))
         state = LossDivergesState(
             growth_state,
@@ -112,28 +117,30 @@ class LossDiverges:
         if state.num_growing >= 3:
             message += f", and grows exponentially: float32 overflows in about {left:.0f} steps" if left < 1e4 else ""
         evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_start)]
-        if np.isfinite(picture.grad_norm) and np.isfinite(picture.grad_start):
+        if math.isfinite(picture.grad_norm) and math.isfinite(picture.grad_start):
             norm = Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start)
             evidence.append(norm)
         severity = Severity.CRITICAL if worst else Severity.WARNING
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.since),)
 
-    def _steps_left(self, state: GrowthState, look: Look) -> float:
-        """Until float32 overflows; NaN unless the loss explodes, or the gradient does above the first loss."""
+    def _steps_left(self, state: GrowthState, first: tuple[float, ...], look: Look) -> float:
+        """Until float32 overflows; NaN unless the loss explodes, or the gradient does well above the first loss."""
         picture = look.picture
         # A loss that grows from almost nothing is still almost nothing.
         loss = picture.loss > 0.5 * abs(picture.loss_start)
         gradient = picture.loss_smooth > abs(picture.loss_start) > 0
         if not (loss or gradient):
             return float("nan")
-        with np.errstate(invalid="ignore"):
-            risen = np.fmax.reduce(state.logs, axis=1) - np.fmin.reduce(state.logs, axis=1) > np.log(2)
-        if not (risen & (loss, gradient)).any():
+        asked = [place for place, is_asked in enumerate((loss, gradient)) if is_asked]
+        if not any(np.fmax.reduce(state.logs[i]) - np.fmin.reduce(state.logs[i]) > _DOUBLED for i in asked):
             return float("nan")
+        # Gradients that grow while the loss is where it was, up to noise, are often the way out of a flat start.
+        rises = picture.loss_smooth - picture.loss_start > 2 * _noise(first)
+        least = (self.least_growth, self.least_growth if rises else self.least_growth**3)
         growth = _GROWTH.judge(state)
         spans = state.steps[:, -1] - np.nanmin(np.where(np.isnan(state.steps), np.inf, state.steps), axis=1)
         with np.errstate(invalid="ignore"):
-            grown = np.isfinite(growth.steps_left) & (growth.rate * spans > np.log(self.least_growth))
+            grown = np.isfinite(growth.steps_left) & (growth.rate * spans > np.log(least))
         left = growth.steps_left[grown & (loss, gradient)]
         return float(left.min()) if len(left) else float("nan")
 
@@ -141,9 +148,11 @@ class LossDiverges:
         picture = look.picture
         if len(first) < 8:
             return False
-        noise = 1.4826 * float(np.median(np.abs(np.diff(first)))) / math.sqrt(2)
         rise = picture.loss_smooth - picture.loss_start
-        return rise > max(self.least_rise * abs(picture.loss_start), 6 * noise)
+        # One huge loss stays in the average for long.
+        if not (rise > self.least_rise * abs(picture.loss_start) and picture.loss > picture.loss_start):
+            return False
+        return rise > 6 * _noise(first)
 
     def _lost(self, look: Look) -> bool:
         picture = look.picture
@@ -151,3 +160,10 @@ class LossDiverges:
         rise = picture.loss_smooth - picture.loss_best
         # Noise alone turns a tiny gain into its half.
         return picture.improvement_z < -3 and rise > 0.5 * gained > 0.1 * abs(picture.loss_start)
+
+
+def _noise(losses: tuple[float, ...]) -> float:
+    """A robust deviation of single losses, by the differences between neighbours; infinite below three."""
+    if len(losses) < 3:
+        return math.inf
+    return 1.4826 * middle([abs(b - a) for a, b in itertools.pairwise(losses)]) / math.sqrt(2)

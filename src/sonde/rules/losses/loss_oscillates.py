@@ -1,5 +1,6 @@
 """LOS006 loss-oscillates."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -85,6 +86,6 @@ class LossOscillates:
             else f"successive gradients point against each other: cosine {picture.grad_cosine:.2f}"
         )
         evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_median)]
-        if np.isfinite(picture.grad_cosine):
+        if math.isfinite(picture.grad_cosine):
             evidence.append(Evidence(tag="grad/cosine", step=picture.step, value=picture.grad_cosine, expected=0.0))
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=picture.step - state.num),)

@@ -1,5 +1,6 @@
 """LOS005 loss-plateau."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -105,12 +106,12 @@ class LossPlateau:
         """Look at one more step."""
         picture = look.picture
         state = state._replace(course=state.course.extended(picture.loss))
-        if not np.isfinite(picture.loss) or np.isnan(picture.improvement_z):
+        if not math.isfinite(picture.loss) or math.isnan(picture.improvement_z):
             return state._replace(fell=picture.step, validation=picture.val_loss), ()
         if picture.improvement_z > 2:
             return LossPlateauState(picture.step, 0, picture.val_loss, state.course), ()
         state = state._replace(num_still=state.num_still + 1)
-        if np.isnan(state.validation):
+        if math.isnan(state.validation):
             state = state._replace(validation=picture.val_loss)
         if state.num_still < self.patience or not has_level(look) or not picture.progress > 0.05:
             return state, ()
@@ -133,9 +134,9 @@ class LossPlateau:
             f"{share:.0%} of what it could fall is left; {_MEANING[kind]}"
         )
         evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=picture.loss_start)]
-        if np.isfinite(picture.grad_median) and np.isfinite(picture.grad_start):
+        if math.isfinite(picture.grad_median) and math.isfinite(picture.grad_start):
             norm = Evidence(tag="grad/norm", step=picture.step, value=picture.grad_median, expected=picture.grad_start)
             evidence.append(norm)
-        if np.isfinite(picture.grad_cosine):
+        if math.isfinite(picture.grad_cosine):
             evidence.append(Evidence(tag="grad/cosine", step=picture.step, value=picture.grad_cosine))
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.fell),)

@@ -1,5 +1,6 @@
 """LOS002 loss-spike."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -9,7 +10,9 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.levels import has_level
+from sonde.rules.picture import Picture
 from sonde.rules.rule import Look, Sighting
+from sonde.signals.medians import middle
 from sonde.signals.robust_z import RobustZ, RobustZState
 
 _LOGS = RobustZ()
@@ -37,12 +40,13 @@ class LossSpike:
     What it detects:
         A loss more than `warning` robust standard deviations above the median of the last 128 steps:
         z = (L − median)/(1.4826·MAD), of losses above zero at most 1.5 times the score of log L, since small batches
-        have skewed losses. The rise is also at least `least_rise` of the median and of the whole descent so far, so
-        that a solved task cannot spike. Past `critical`, or where it has not come back after `patience` steps, it is
-        critical. A run whose third-highest score is s (fading over some 500 steps) must exceed 1.5·s: its own tail says
-        what is usual. A spike that swells (the loss before it was two deviations up already) is not a batch's doing but
-        the dynamics', as at the edge of stability, which mostly catch themselves: it stays information for `patience`
-        steps.
+        have skewed losses. The rise is also at least `least_rise` of the median and of the whole descent so far (of a
+        model that came trained: from what guessing gives), so that a solved task cannot spike. Past `critical`, or
+        where it has not come back after `patience` steps, it is critical. A run whose third-highest score is s (fading
+        over some 500 steps) must exceed 1.5·s: its own tail says what is usual. A spike that swells (the loss before it
+        was two deviations up already) is not a batch's doing but the dynamics', as at the edge of stability, which
+        mostly catch themselves: it stays information for `patience` steps. So does one that stays below the start of a
+        loss of which less than 5% was left.
 
     Why it matters:
         A spike throws away what the last hundreds of steps have learned; one that does not come back is a divergence.
@@ -93,22 +97,23 @@ class LossSpike:
         picture = look.picture
         if "loss" not in look.scene:
             return state, ()
-        with np.errstate(invalid="ignore", divide="ignore"):
-            log = np.log(np.array([picture.loss]))
+        log = np.array([math.log(picture.loss) if picture.loss > 0 else math.nan])
         z = picture.loss_z
         if z > 2 and picture.loss > 0:
             on_logs = float(_LOGS.judge(state.logs, log).z[0])
             # A falling curve widens the band of logarithms.
-            z = min(z, 1.5 * on_logs) if np.isfinite(on_logs) else z
-        state = state._replace(logs=_LOGS.take(state.logs, log))
+            z = min(z, 1.5 * on_logs) if math.isfinite(on_logs) else z
         usual_high = state.highest[2] if len(state.highest) > 2 else 0.0
-        state = state._replace(highest=_noted(state.highest, z), last=(*state.last, picture.loss)[-3:])
+        state = state._replace(
+            logs=_LOGS.take(state.logs, log), highest=_noted(state.highest, z), last=(*state.last, picture.loss)[-3:]
+        )
         if state.since >= 0:
-            if (float(np.median(state.last)) - state.usual) / state.scale < self.warning / 2:
+            if (middle(state.last) - state.usual) / state.scale < self.warning / 2:
                 return LossSpikeState(state.logs, last=state.last, highest=state.highest), ()
         else:
             rise = picture.loss - picture.loss_median
-            least = self.least_rise * max(abs(picture.loss_median), abs(picture.loss_start - picture.loss_median))
+            top = max(picture.loss_start, _guess(picture))
+            least = self.least_rise * max(abs(picture.loss_median), abs(top - picture.loss_median))
             if not (z > max(self.warning, 1.5 * usual_high) and rise > least):
                 return state, ()
             swell = state.last[-2] - picture.loss_median if len(state.last) > 1 else 0.0
@@ -119,14 +124,26 @@ class LossSpike:
         score = (picture.loss - state.usual) / state.scale
         lasting = picture.step - state.since >= self.patience
         severity = Severity.CRITICAL if lasting or score > self.critical else Severity.WARNING
-        if not has_level(look) or (state.is_ramp and not lasting):
+        # Where next to nothing is left, one example that is still wrong is a spike.
+        harmless = abs(state.usual) < 0.05 * abs(picture.loss_start) and picture.loss < abs(picture.loss_start)
+        if not has_level(look) or ((state.is_ramp or harmless) and not lasting):
             severity = Severity.INFO
         message = f"loss {picture.loss:.4g}, {score:.0f} robust deviations above its last 128 steps ({state.usual:.4g})"
         evidence = Evidence(tag="loss", step=picture.step, value=picture.loss, expected=state.usual)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
 
 
+def _guess(picture: Picture) -> float:
+    """What a model that came trained would get without its training; nothing for others: their start says it."""
+    if not picture.came_trained:
+        return -math.inf
+    return picture.trivial if picture.trivial > 0 else picture.log_z
+
+
 def _noted(highest: tuple[float, ...], z: float) -> tuple[float, ...]:
     """The three highest scores with one more; old ones fade by a factor e in 500 steps."""
-    scores = (*(0.998 * old for old in highest), *((z,) if np.isfinite(z) else ()))
-    return tuple(sorted(scores, reverse=True)[:3])
+    scores = [0.998 * old for old in highest]
+    if math.isfinite(z):
+        scores.append(z)
+        scores.sort(reverse=True)
+    return tuple(scores[:3])

@@ -1,5 +1,6 @@
 """LOS004 loss-stuck."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -95,7 +96,7 @@ class LossStuck:
     def step(self, state: LossStuckState, look: Look) -> tuple[LossStuckState, Sequence[Sighting]]:
         """Look at one more loss."""
         picture = look.picture
-        if "val/loss" in look.scene and np.isfinite(picture.val_loss):
+        if "val/loss" in look.scene and math.isfinite(picture.val_loss):
             first = state.validations[:1] or (picture.val_loss,)
             state = state._replace(validations=(*first, picture.val_loss))
         if "loss" not in look.scene:
@@ -104,8 +105,8 @@ class LossStuck:
         if state.course.num_values < self.least_steps or not has_level(look):
             return state, ()
         reference = float(np.fmin(state.course.means[0], untrained(picture)))
-        if state.course.means[0] < 0.7 * untrained(picture):
-            return state, ()  # it came trained
+        if picture.came_trained or state.course.means[0] < 0.7 * untrained(picture):
+            return state, ()
         floor = (1 - self.least_fall) * reference
         if not picture.loss_smooth > floor or picture.loss_best < 0.8 * reference:
             return state, ()
@@ -129,6 +130,6 @@ class LossStuck:
 
 def _norm(look: Look) -> tuple[Evidence, ...]:
     picture = look.picture
-    if not np.isfinite(picture.grad_norm):
+    if not math.isfinite(picture.grad_norm):
         return ()
     return (Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start),)

@@ -1,5 +1,6 @@
 """LOS009 noise-floor."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -35,7 +36,7 @@ class NoiseFloor:
         next (and by 0.5% of an untrained model's loss), up as often as down, over at least four. Never a warning where
         the line through all losses since the floor began falls by three standard errors (100 steps cannot see a slow
         descent through so much noise), where less than `solved` of an untrained model's loss is left, or where
-        validation is well below it.
+        validation is below it.
 
     Why it matters:
         A smaller rate at the end (or a larger batch, or averaged weights) would bring the loss below this floor at
@@ -68,7 +69,7 @@ class NoiseFloor:
     quiet_steps: ClassVar[int] = 100
 
     noise: float = 0.1
-    jitter: float = 0.1
+    jitter: float = 0.15
     patience: int = 100
     solved: float = 0.03
 
@@ -79,7 +80,7 @@ class NoiseFloor:
     def step(self, state: NoiseFloorState, look: Look) -> tuple[NoiseFloorState, Sequence[Sighting]]:
         """Look at one more step."""
         picture = look.picture
-        if "val/loss" in look.scene and np.isfinite(picture.val_loss) and state.num > 0:
+        if "val/loss" in look.scene and math.isfinite(picture.val_loss) and state.num > 0:
             state = state._replace(validations=(*state.validations, picture.val_loss)[-8:])
         if "loss" not in look.scene:
             return state, ()
@@ -98,12 +99,12 @@ class NoiseFloor:
         moves = _jitter(state.validations)
         lasts = picture.step - since > 0.5 * picture.step
         matters = (
-            moves * float(np.median(state.validations)) > 0.005 * untrained(picture) if np.isfinite(moves) else False
+            moves * float(np.median(state.validations)) > 0.005 * untrained(picture) if math.isfinite(moves) else False
         )
         descent = state.course.descent()
         stands = descent is not None and descent.t > -3 and picture.loss_median > self.solved * untrained(picture)
         # A training loss well above validation is noisy by dropout or augmentation, not by its steps.
-        regularised = bool(state.validations) and picture.loss_median > 1.2 * float(np.median(state.validations))
+        regularised = bool(state.validations) and picture.loss_median > 1.05 * float(np.median(state.validations))
         hurts = lasts and stands and moves > self.jitter and matters and not regularised
         severity = Severity.WARNING if hurts else Severity.INFO
         message = (
@@ -111,7 +112,7 @@ class NoiseFloor:
             f"for {picture.step - since} steps"
         )
         evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss_median, expected=picture.loss_best)]
-        if np.isfinite(moves):
+        if math.isfinite(moves):
             message += f", and validation moves by {moves:.0%} from one evaluation to the next"
             evidence.append(Evidence(tag="val/loss", step=picture.step, value=state.validations[-1]))
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=since),)

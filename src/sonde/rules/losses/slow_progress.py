@@ -1,14 +1,14 @@
 """LOS007 slow-progress."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.course import Course
+from sonde.rules.depth import latest_typical
 from sonde.rules.levels import has_level, left
 from sonde.rules.rule import Look, Sighting
 from sonde.signals.phases import Phase
@@ -29,8 +29,9 @@ class SlowProgress:
         errors but by less than `shallow` in 100 steps, half of the fall lies in either half (a learning curve bends:
         most of its fall comes early), and more than `high` of the loss is left. It is a warning from `warning_steps` on
         where it is less than half done, at a pace that would take more than `long` steps from start to end, and the
-        length of the steps can be the reason: the update ratio of the whole model is below 1e-3, or, where it was not
-        measured, successive gradients agree (cosine above 0.5).
+        length of the steps can be the reason: the median update ratio of weight matrices (of the whole model where
+        there are none) is below 1e-3, or, where it was not measured, successive gradients agree (cosine above 0.5). A
+        model that came trained is not judged.
 
     Why it matters:
         The same descent could be had in a fraction of the steps.
@@ -93,17 +94,19 @@ class SlowProgress:
         share, pace = left(picture), -100 * descent.slope / descent.first
         if not share > self.high or pace > self.shallow:
             return state, ()
-        short = picture.ratio < 1e-3 if np.isfinite(picture.ratio) else picture.grad_cosine > 0.5
+        typical = latest_typical(look.scenes, "update/ratio")
+        ratio = typical if math.isfinite(typical) else picture.ratio
+        short = ratio < 1e-3 if math.isfinite(ratio) else picture.grad_cosine > 0.5
         lasts = share > 0.5 and pace * self.long < 100
-        slow = short and lasts and state.course.num_values >= self.warning_steps
+        slow = short and lasts and not picture.came_trained and state.course.num_values >= self.warning_steps
         message = (
             f"loss falls by {pace:.2%} in 100 steps along a straight line, "
             f"with {share:.0%} of it left after {picture.num_losses} steps"
         )
         evidence = [Evidence(tag="loss", step=picture.step, value=descent.last, expected=descent.first)]
-        if np.isfinite(picture.grad_cosine):
+        if math.isfinite(picture.grad_cosine):
             evidence.append(Evidence(tag="grad/cosine", step=picture.step, value=picture.grad_cosine, expected=0.0))
-        if np.isfinite(picture.ratio):
-            evidence.append(Evidence(tag="update/ratio", step=picture.step, value=picture.ratio, expected=1e-3))
+        if math.isfinite(ratio):
+            evidence.append(Evidence(tag="update/ratio", step=picture.step, value=ratio, expected=1e-3))
         severity = Severity.WARNING if slow else Severity.INFO
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=0),)

@@ -1,5 +1,6 @@
 """LOS010 statistical-anomaly."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -65,20 +66,22 @@ class StatisticalAnomaly:
 
     def step(self, state: StatisticalAnomalyState, look: Look) -> tuple[StatisticalAnomalyState, Sequence[Sighting]]:
         """Look at one more value of each series."""
-        raw = np.array([look.scene.value(tag) for tag in _SERIES])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            values = np.where(np.arange(len(_SERIES)) == 0, raw, np.log(raw))
+        raw = loss, norm = look.scene.value("loss"), look.scene.value("grad/norm")
+        values = np.array([loss, math.log(norm) if norm > 0 else math.nan])
         forecast, out = _FORECAST.step(state.forecast, values)
-        z = np.where(look.picture.lr_jumped, np.nan, out.z)
-        cusum, sums = _CUSUM.step(state.cusum, z)
-        found = np.flatnonzero(sums.rose | sums.fell)
-        sightings = [self._sighting(int(i), raw, out.expected, bool(sums.rose[i]), look.scene.step) for i in found]
+        cusum, sums = _CUSUM.step(state.cusum, np.full(2, np.nan) if look.picture.lr_jumped else out.z)
+        rose, fell = sums.rose.tolist(), sums.fell.tolist()
+        sightings = [
+            self._sighting(i, raw, out.expected, rose[i], look.scene.step)
+            for i in range(len(_SERIES))
+            if rose[i] or fell[i]
+        ]
         return StatisticalAnomalyState(forecast, cusum), sightings
 
-    def _sighting(self, i: int, raw: Float64, expected: Float64, rose: bool, step: int) -> Sighting:
+    def _sighting(self, i: int, raw: tuple[float, ...], expected: Float64, rose: bool, step: int) -> Sighting:
         usual = float(expected[i] if i == 0 else np.exp(expected[i]))
         message = (
             f"{_SERIES[i]} is persistently {'above' if rose else 'below'} its forecast: {raw[i]:.4g}, not {usual:.4g}"
         )
-        evidence = Evidence(tag=_SERIES[i], step=step, value=float(raw[i]), expected=usual)
+        evidence = Evidence(tag=_SERIES[i], step=step, value=raw[i], expected=usual)
         return Sighting(Severity.INFO, message, evidence=(evidence,))

@@ -8,6 +8,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
+from sonde.rules.depth import latest_typical
 from sonde.rules.progress import is_stuck
 from sonde.rules.rule import Look, Sighting
 from sonde.rules.tracking import spread
@@ -28,7 +29,8 @@ class EpsilonUnderflow:
         The share of elements with √v̂ < ε, less those whose v is exactly zero (they never had a gradient), above
         `share` in a tensor, at its latest look. Information where some tensors are so; a warning where most of those
         looked at are, three at least or all of them, and the loss is stuck, or four fifths are and half of the loss is
-        left. Nothing where the loss is nearly gone.
+        left after 100 losses, or all are and nine tenths are left after 40, of steps below 2e-4 of the weights. Nothing
+        where the loss is nearly gone.
 
     Why it matters:
         The step becomes η·m/ε, plain gradient descent with tiny gradients: nothing moves. Gradients that small come
@@ -69,7 +71,7 @@ class EpsilonUnderflow:
         """Look at the tensors whose turn it is, and at the loss when it can first be judged."""
         latest = look.scenes.latest("adam/epsilon_share")
         looked = look.scene.layers("adam/epsilon_share") is not None
-        judged = look.picture.num_losses >= 100 and look.picture.num_losses % 50 == 0
+        judged = look.picture.num_losses == 44 or (look.picture.num_losses >= 100 and look.picture.num_losses % 50 == 0)
         if latest is None or not (looked or judged) or look.picture.is_solved:
             return state, ()
         zeros = look.scenes.latest("adam/zero_share")
@@ -83,6 +85,11 @@ class EpsilonUnderflow:
             return state, ()
         most = len(below) > len(latest.names) / 2 and (len(below) >= 3 or len(below) == len(latest.names))
         slow = look.picture.num_losses >= 100 and look.picture.progress < 0.5 and len(below) > 0.8 * len(latest.names)
+        # Steps that are a fifth of the smallest usual ones, and next to nothing learned: no need to wait for more.
+        short = latest_typical(look.scenes, "update/ratio") < 2e-4
+        slow = slow or (
+            short and look.picture.num_losses >= 40 and look.picture.progress < 0.1 and below == latest.names
+        )
         severity = Severity.WARNING if most and (slow or is_stuck(look.picture)) else Severity.INFO
         value = float(live[latest.names.index(below[0])])
         message = (

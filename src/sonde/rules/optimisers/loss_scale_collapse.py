@@ -1,5 +1,6 @@
 """OPT003 loss-scale-collapse."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -76,11 +77,11 @@ class LossScaleCollapse:
         skipped = sum(fact.kind == "skipped-step" for fact in scene.facts)
         state = state._replace(num_skipped=state.num_skipped + skipped)
         scale = scene.value("amp/scale")
-        if not np.isfinite(scale):
+        if not math.isfinite(scale):
             return state, ()
         fell = scale < state.scale
         calm = 0 if fell or skipped else state.num_calm + 1
-        searched = np.isfinite(state.settled)
+        searched = math.isfinite(state.settled)
         settled = float(np.fmax(state.settled, scale)) if searched or calm >= self.calm else float("nan")
         recent = tuple(step for step in state.falls if scene.step - step < self.window)
         if searched and fell:
@@ -93,6 +94,6 @@ class LossScaleCollapse:
         severity = Severity.CRITICAL if scale < 1e-3 * self.least else Severity.WARNING if bad else Severity.INFO
         message = f"loss scale {scale:.3g} after {state.num_skipped} skipped steps"
         message += f", {len(recent)} falls within {self.window} steps" if again else ""
-        expected = settled if np.isfinite(settled) else 65536.0
+        expected = settled if math.isfinite(settled) else 65536.0
         evidence = Evidence(tag="amp/scale", step=scene.step, value=scale, expected=expected)
         return state, (Sighting(severity, message, evidence=(evidence,), since=recent[0] if recent else None),)

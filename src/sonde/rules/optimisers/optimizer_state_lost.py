@@ -1,11 +1,10 @@
 """OPT004 optimizer-state-lost."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
-
-import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
@@ -133,7 +132,7 @@ class OptimizerStateLost:
         before = dict(state.ratios)
         values = spread(layers, tuple(before))
         for name, value in zip(before, values.tolist(), strict=True):
-            if np.isfinite(value) and value > self.jump * before[name] > 0:
+            if math.isfinite(value) and value > self.jump * before[name] > 0:
                 message = (
                     f"since the run was resumed {name} changes by {value:.2g} a step, before by {before[name]:.2g}"
                 )

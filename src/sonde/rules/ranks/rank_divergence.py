@@ -1,6 +1,6 @@
 """DST002 rank-divergence."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.ranks.rank_series import RankSeries, aligned
+from sonde.core.records import Float64
+from sonde.rules.ranks.rank_series import Aligned, RankSeries, aligned, outliers
 from sonde.rules.rule import Look, Sighting
 
 
@@ -22,22 +23,31 @@ class RankDivergence:
 
     What it detects:
         The global weight norms of the ranks of a data-parallel training differ by more than `tolerance`, relative to
-        the largest, at `confirmed` readings in a row, of which the first is named. Replicas that apply the same
-        gradient agree to the last bit, or to rounding where reductions are not deterministic. It needs the series of
-        all ranks: `judge` takes them; a single rank's rows say nothing.
+        the largest, at one reading. Or, between readings, the norms of the gradients that they apply do, at `confirmed`
+        steps in a row: this counts once they have been equal, which shows that gradients are averaged before they are
+        read. The step at which the first of them differed is named.
+
+        No statistics are needed: an all-reduce gives every rank the same bits, and equal weights moved by equal
+        gradients stay equal, so that norms differ by 0. `tolerance` is eight roundings of the float32 in which norms
+        are recorded, for ranks on unlike devices that add up in another order. Where both norms differ at the first
+        reading, and the weights by more than `pieces`, ranks hold different weights by design (shards, stages of a
+        pipeline), and nothing is said. It needs the series of all ranks: `judge` takes them; a single rank's rows say
+        nothing.
 
     Why it matters:
         Averaged gradients belong to none of the models; what is saved is one of several that have drifted apart.
 
     Evidence:
-        `weight/norm` of each rank.
+        `weight/norm` and `grad/norm_applied` of each rank.
 
     What to do:
-        Broadcast the initial weights (`DistributedDataParallel` does), clip and step alike on all ranks, and draw no
-        random number on some of them only where it changes weights.
+        Broadcast the initial weights (`DistributedDataParallel` does), call the wrapper and not the model inside, clip
+        and step alike on all ranks, and draw no random number on some of them only where it changes weights.
 
     When it is wrong:
-        Local SGD, federated averaging and different experts on each rank diverge on purpose.
+        Local SGD, federated averaging and different experts on each rank diverge on purpose. Ranks that count their
+        steps differently are compared at different steps. Two ranks whose weights differ in direction only have equal
+        norms, which is hardly ever so to six digits.
 
     References:
         Jiang et al., TrainCheck, OSDI 2025 (replicas out of sync; clipping on one rank only).
@@ -49,8 +59,9 @@ class RankDivergence:
     causes: ClassVar[tuple[Cause, ...]] = (Cause.RANK_DIVERGENCE,)
     quiet_steps: ClassVar[int] = 100
 
-    tolerance: float = 1e-5
+    tolerance: float = 1e-6
     confirmed: int = 2
+    pieces: float = 0.01
 
     def init(self) -> RankDivergenceState:
         """Before the first step."""
@@ -60,29 +71,71 @@ class RankDivergence:
         """A single rank's rows: abstains."""
         return state, ()
 
-    def judge(self, weight_norm: RankSeries) -> Sequence[Sighting]:
-        """Look at all ranks together.
+    def judge(self, series: Mapping[str, RankSeries]) -> Sequence[tuple[int, Sighting]]:
+        """Look at all ranks together: what is seen at which step, from nothing later than that.
 
         Args:
-            weight_norm: Steps and values of `weight/norm` of every rank.
+            series: `weight/norm` and, where it is known, `grad/norm_applied`, each with the steps and values of every
+                rank.
         """
-        ranks, steps, norms = aligned(weight_norm)
-        if len(ranks) < 2 or len(steps) < self.confirmed:
+        weights, gradients = aligned(series.get("weight/norm", {})), aligned(series.get("grad/norm_applied", {}))
+        weights_at, gradients_at = _places(weights), _places(gradients)
+        weights_apart, gradients_apart = _apart(weights.values), _apart(gradients.values)
+        if self._are_pieces(weights, weights_apart, gradients_at, gradients_apart):
             return ()
-        largest = np.maximum(np.max(np.abs(norms), axis=0), 1e-30)
-        apart = np.ptp(norms, axis=0) / largest > self.tolerance
-        for place in range(len(steps) - self.confirmed + 1):
-            if apart[place : place + self.confirmed].all():
-                last = np.median(norms[:, -1])
-                odd = int(np.argmax(np.abs(norms[:, -1] - last)))
-                message = (
-                    f"the ranks' weight norms differ by {float(np.ptp(norms[:, -1]) / largest[-1]):.2g} of their size"
-                )
-                evidence = tuple(
-                    Evidence(tag="weight/norm", step=int(steps[-1]), value=float(value), expected=float(last))
-                    for value in norms[:, -1]
-                )
-                return (
-                    Sighting(Severity.CRITICAL, message, (f"rank {ranks[odd]}",), evidence, since=int(steps[place])),
-                )
-        return ()
+        found: list[tuple[int, Sighting]] = []
+        averaged: bool | None = None  # whether gradients are equal by the time they are read; None: not known yet
+        since: int | None = None
+        num = 0
+        for step in sorted({*weights_at, *gradients_at}):
+            place, at = weights_at.get(step), gradients_at.get(step)
+            differs = at is not None and averaged is not False and bool(gradients_apart[at] > self.tolerance)
+            if place is not None and weights_apart[place] <= self.tolerance:
+                since, num = None, 0
+                if differs:  # and yet the weights do not: it is averaged after it was read
+                    averaged = False
+                    continue
+            if differs:
+                since = step if since is None else since
+                num += 1
+            elif at is not None:
+                num = 0
+                averaged = averaged if averaged is False or not gradients.values[:, at].any() else True
+            if place is not None and weights_apart[place] > self.tolerance:
+                since = step if since is None else since
+                found.append((step, _sighting("weight", weights, place, weights_apart, since)))
+            elif at is not None and averaged and num >= self.confirmed:
+                found.append((step, _sighting("gradient", gradients, at, gradients_apart, since)))
+        return found
+
+    def _are_pieces(
+        self, weights: Aligned, weights_apart: Float64, gradients_at: Mapping[int, int], gradients_apart: Float64
+    ) -> bool:
+        """Whether the ranks' weights were never meant to be equal."""
+        if not len(weights.steps) or not weights_apart[0] > self.pieces:
+            return False
+        at = gradients_at.get(int(weights.steps[0]))
+        return at is not None and bool(gradients_apart[at] > self.tolerance)
+
+
+_TAGS = {"weight": "weight/norm", "gradient": "grad/norm_applied"}
+
+
+def _places(compared: Aligned) -> dict[int, int]:
+    """Where a step's values are; none where there is nothing to compare."""
+    return {step: place for place, step in enumerate(compared.steps.tolist())} if len(compared.ranks) > 1 else {}
+
+
+def _apart(norms: Float64) -> Float64:
+    """How far apart the ranks are at each step, relative to the largest; 0 where all are 0."""
+    if not norms.size:
+        return np.empty(0)
+    return np.asarray(np.ptp(norms, axis=0) / np.maximum(np.max(np.abs(norms), axis=0), 1e-30))
+
+
+def _sighting(what: str, compared: Aligned, place: int, apart: Float64, since: int | None) -> Sighting:
+    values, step = compared.values[:, place], int(compared.steps[place])
+    middle = float(np.median(values))
+    evidence = tuple(Evidence(tag=_TAGS[what], step=step, value=value, expected=middle) for value in values.tolist())
+    message = f"the ranks' {what} norms differ by {float(apart[place]):.2g} of their size"
+    return Sighting(Severity.CRITICAL, message, outliers(compared.ranks, values), evidence, since)

@@ -1,6 +1,7 @@
 """Series of several ranks, side by side at the steps that all of them have."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,7 +11,17 @@ RankSeries = Mapping[int, tuple[Sequence[int] | Int64, Sequence[float] | Float64
 """Steps and values of one tag, by rank."""
 
 
-def aligned(series: RankSeries) -> tuple[tuple[int, ...], Int64, Float64]:
+class Aligned(NamedTuple):
+    """One tag of all ranks."""
+
+    ranks: tuple[int, ...]
+    steps: Int64
+    """Those that all ranks have with a finite value, rising."""
+    values: Float64
+    """A row a rank, a column a step."""
+
+
+def aligned(series: RankSeries) -> Aligned:
     """The ranks, the steps that all have with a finite value, and the values, a row a rank.
 
     Example:
@@ -26,4 +37,15 @@ def aligned(series: RankSeries) -> tuple[tuple[int, ...], Int64, Float64]:
         finite = np.isfinite(values)
         kept.append(dict(zip(steps[finite].tolist(), values[finite].tolist(), strict=True)))
     common = sorted(set.intersection(*(set(one) for one in kept))) if kept else []
-    return ranks, np.array(common, np.int64), np.array([[one[step] for step in common] for one in kept])
+    return Aligned(ranks, np.array(common, np.int64), np.array([[one[step] for step in common] for one in kept]))
+
+
+def outliers(ranks: Sequence[int], values: Float64) -> tuple[str, ...]:
+    """The ranks whose value is farthest from the median of all, by name: of two ranks both.
+
+    Example:
+        >>> outliers((0, 1, 2), np.array([1.0, 5.0, 1.1])), outliers((0, 1), np.array([1.0, 5.0]))
+        (('rank 1',), ('rank 0', 'rank 1'))
+    """
+    far = np.abs(values - np.median(values))
+    return tuple(f"rank {rank}" for rank, one in zip(ranks, far, strict=True) if one >= (1 - 1e-9) * far.max())

@@ -22,10 +22,11 @@ class Straggler:
 
     What it detects:
         Ranks that exchange gradients end each step together, so step times agree and only the waiting differs: it lies
-        in the backward pass of those that are early. A rank's own time is `time/step` − `time/backward`; a straggler's
-        median own time is `ratio` times the median of the other ranks' and the difference more than `share` of a step,
-        over the last `window` steps that all ranks have, of which there must be `min_steps`. It needs the series of all
-        ranks: `judge` takes them; a single rank's rows say nothing.
+        in the backward pass of those that are early. A rank's own time is `time/step` − `time/backward`. At each of the
+        last `window` readings that all ranks have, a straggler took `each` times as long as the slowest of the others;
+        its median own time is `ratio` times the median of the others' and longer by `share` of a step. Where it is
+        longer by `large` of a step at all of them but one, `few` readings are enough. It needs the series of all ranks:
+        `judge` takes them; a single rank's rows say nothing.
 
     Why it matters:
         All ranks run at the speed of the slowest.
@@ -51,9 +52,11 @@ class Straggler:
     quiet_steps: ClassVar[int] = 100
 
     ratio: float = 1.5
+    each: float = 1.2
     share: float = 0.2
-    window: int = 100
-    min_steps: int = 10
+    large: float = 0.5
+    window: int = 10
+    few: int = 5
 
     def init(self) -> StragglerState:
         """Before the first step."""
@@ -63,26 +66,39 @@ class Straggler:
         """A single rank's rows: abstains."""
         return state, ()
 
-    def judge(self, series: Mapping[str, RankSeries]) -> Sequence[Sighting]:
-        """Look at all ranks together.
+    def judge(self, series: Mapping[str, RankSeries]) -> Sequence[tuple[int, Sighting]]:
+        """Look at all ranks together: what is seen at which step, from nothing later than that.
 
         Args:
             series: `time/step` and `time/backward`, each with the steps and values of every rank.
         """
-        ranks, steps, totals = aligned(series.get("time/step", {}))
-        others, at, backwards = aligned(series.get("time/backward", {}))
-        if len(ranks) < 2 or ranks != others:
+        whole, backward = aligned(series.get("time/step", {})), aligned(series.get("time/backward", {}))
+        if len(whole.ranks) < 2 or whole.ranks != backward.ranks:
             return ()
-        common = np.intersect1d(steps, at)[-self.window :]
-        if len(common) < self.min_steps:
-            return ()
-        total = np.median(totals[:, np.isin(steps, common)], axis=1)
-        own = np.median(totals[:, np.isin(steps, common)] - backwards[:, np.isin(at, common)], axis=1)
-        found = []
-        for place, rank in enumerate(ranks):
+        steps, here, there = np.intersect1d(whole.steps, backward.steps, return_indices=True)
+        totals = whole.values[:, here]
+        owns = totals - backward.values[:, there]
+        slowest, second = np.argmax(owns, axis=0), np.sort(owns, axis=0)[-2]
+        longest = owns.max(axis=0)
+        large = longest - second > self.large * np.median(totals, axis=0)
+        found: list[tuple[int, Sighting]] = []
+        num = 0  # readings in a row at which the same rank stood out
+        for end, step in enumerate(steps.tolist(), 1):
+            now = end - 1
+            same = num > 0 and slowest[now] == slowest[now - 1]
+            num = (num + 1 if same else 1) if longest[now] > self.each * max(second[now], 0.0) else 0
+            if num >= self.few and large[end - self.few : end].sum() >= self.few - 1:
+                last = self.few
+            elif num >= self.window:
+                last = self.window
+            else:
+                continue
+            place = int(slowest[now])
+            own, total = np.median(owns[:, end - last : end], axis=1), float(np.median(totals[:, end - last : end]))
             rest = float(np.median(np.delete(own, place)))
-            if own[place] > self.ratio * max(rest, 0.0) and own[place] - rest > self.share * float(np.median(total)):
+            if own[place] > self.ratio * max(rest, 0.0) and own[place] - rest > self.share * total:
+                rank, since = whole.ranks[place], int(steps[end - num])
                 message = f"rank {rank} computes for {own[place]:.3g} s a step, the others for {rest:.3g} s"
-                evidence = Evidence(tag="time/step", step=int(common[-1]), value=float(own[place]), expected=rest)
-                found.append(Sighting(Severity.WARNING, message, (f"rank {rank}",), (evidence,), since=int(common[0])))
+                evidence = Evidence(tag="time/step", step=step, value=float(own[place]), expected=rest)
+                found.append((step, Sighting(Severity.WARNING, message, (f"rank {rank}",), (evidence,), since)))
         return found

@@ -1,5 +1,6 @@
 """SCH001 lr-jump."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -91,7 +92,7 @@ class LrJump:
         up = state.after > self.factor * state.peak_before
         if state.at >= 0 and picture.step - state.at <= self.reach and up and has_level(look):
             rise = picture.loss - state.loss
-            if not np.isfinite(picture.loss) or rise > max(self.score * state.scale, 0.2 * abs(state.loss)):
+            if not math.isfinite(picture.loss) or rise > max(self.score * state.scale, 0.2 * abs(state.loss)):
                 state = state._replace(num_worse=state.num_worse + 1)
             if state.num_worse >= 2:
                 sightings = [self._sighting(Severity.WARNING, state.before, state.after, look, state)]

@@ -1,10 +1,9 @@
 """SCH002 lr-vanished."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
-
-import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
@@ -79,7 +78,7 @@ class LrVanished:
         travelled = state.travelled + picture.lr
         state = state._replace(travelled=travelled)
         if picture.lr >= self.gone * picture.lr_peak:
-            if np.isfinite(picture.loss_smooth) and (not state.marks or travelled > 1.1 * state.marks[-1][0]):
+            if math.isfinite(picture.loss_smooth) and (not state.marks or travelled > 1.1 * state.marks[-1][0]):
                 state = state._replace(marks=(*state.marks, (travelled, picture.loss_smooth))[-_MOST_MARKS:])
             return state._replace(gone=-1), ()
         rose = (

@@ -1,5 +1,6 @@
 """SCH006 sawtooth-descent."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ class SawtoothDescent:
     def step(self, state: SawtoothDescentState, look: Look) -> tuple[SawtoothDescentState, Sequence[Sighting]]:
         """Look at one more loss."""
         loss = look.scene.value("loss")
-        if not np.isfinite(loss):
+        if not math.isfinite(loss):
             return state, ()
         last = (*state.last, loss)[-5:]
         state = SawtoothDescentState(_OSCILLATION.take(state.window, np.array([statistics.median(last)])), last)

@@ -1,5 +1,6 @@
 """SCH005 schedule-per-batch."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -69,9 +70,9 @@ class SchedulePerBatch:
         """Look at one more rate."""
         scene = look.scene
         lr = scene.value("lr")
-        if np.isfinite(lr):
+        if math.isfinite(lr):
             state = self._taken(state, lr, scene.step)
-        found = self._found(state) if np.isfinite(lr) and not state.is_told else None
+        found = self._found(state) if math.isfinite(lr) and not state.is_told else None
         if "epoch" in scene or "val/loss" in scene:
             # A border: what drops from here on belongs to another epoch.
             state = state._replace(drops=(), start_lr=state.lr)
@@ -88,7 +89,7 @@ class SchedulePerBatch:
         return state._replace(is_told=True), (Sighting(severity, message, evidence=(evidence,)),)
 
     def _taken(self, state: SchedulePerBatchState, lr: float, step: int) -> SchedulePerBatchState:
-        if np.isnan(state.lr):
+        if math.isnan(state.lr):
             return state._replace(lr=lr, changed=step, start_lr=lr)
         if abs(lr - state.lr) <= 1e-6 * max(abs(lr), abs(state.lr)):
             return state

@@ -1,5 +1,6 @@
 """SCH004 trouble-in-warmup."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -33,7 +34,8 @@ class TroubleInWarmup:
         ratio was above `ratio` (steps of several percent of the weights), or the smoothed loss climbed above its start
         and 20% above its best, and two deviations where they are known. Information at once; a warning after `early`
         steps if the run has not got away since (impaired, with less than 40% of the starting loss gone), its optimiser
-        keeps second moments as Adam does, and the loss is still above its start or the model has attention.
+        keeps second moments as Adam does, and the loss is still above its start by a deviation of its noise or the
+        model has attention.
 
     Why it matters:
         Adam's second moments are estimates from a handful of gradients in the beginning; full steps by such estimates
@@ -70,7 +72,7 @@ class TroubleInWarmup:
     def step(self, state: TroubleInWarmupState, look: Look) -> tuple[TroubleInWarmupState, Sequence[Sighting]]:
         """Look at one more step."""
         picture = look.picture
-        if "lr" not in look.scene or not np.isfinite(picture.loss):
+        if "lr" not in look.scene or not math.isfinite(picture.loss):
             return state, ()
         if not picture.lr <= 1.001 * state.peak:
             state = state._replace(full_at=picture.num_losses)
@@ -86,7 +88,8 @@ class TroubleInWarmup:
         stays = picture.num_losses > self.early and picture.is_impaired and picture.progress < 0.4
         adaptive = look.scenes.latest("adam/v_ratio") is not None
         # Large first steps are usual in small nets under Adam; it is attention that does not recover from them.
-        above = state.climbs and picture.loss_median > picture.loss_start  # heavy tails move means, not medians
+        # Heavy tails move means, not medians; and five losses are a start only up to their noise.
+        above = state.climbs and picture.loss_median > picture.loss_start + picture.loss_scale
         telling = above or look.scenes.latest("attn/entropy") is not None
         severity = Severity.WARNING if stays and adaptive and telling else Severity.INFO
         message = (
@@ -94,7 +97,7 @@ class TroubleInWarmup:
             f"since step {state.full_at}"
         )
         evidence = [Evidence(tag="lr", step=picture.step, value=picture.lr)]
-        if np.isfinite(state.ratio):
+        if math.isfinite(state.ratio):
             evidence.append(Evidence(tag="update/ratio", step=state.trouble, value=state.ratio, expected=1e-2))
         evidence.append(Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=picture.loss_start))
         if severity is Severity.INFO and picture.num_losses > self.early:
@@ -113,7 +116,7 @@ class TroubleInWarmup:
             picture.num_losses > 10
             and picture.loss_smooth > picture.loss_start
             and rise
-            > max(0.2 * abs(picture.loss_best), 0.0 if np.isnan(picture.loss_scale) else 2 * picture.loss_scale)
+            > max(0.2 * abs(picture.loss_best), 0.0 if math.isnan(picture.loss_scale) else 2 * picture.loss_scale)
         )
         if ratio > self.ratio:
             return state._replace(trouble=picture.step, what=f"update ratio {ratio:.2g}")

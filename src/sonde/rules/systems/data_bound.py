@@ -1,5 +1,6 @@
 """SYS003 data-bound."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -25,10 +26,10 @@ class DataBound:
 
     What it detects:
         Over the last `window` steps more than `least_share` of the time went into waiting for the next batch, and at
-        least `least_s` seconds a step. It is a warning where nearly every step waits as long (so the tenth of the waits
-        that is shortest makes up that share of the shortest steps), or where waits come in at least four bursts at
-        even distances; else it is information. The first ten steps do not count, and no single wait for more than a
-        quarter of all: the pause of an epoch is no stall.
+        least `least_s` seconds a step; half a window is enough for `large_share`. It is a warning where nearly every
+        step waits as long (so the tenth of the waits that is shortest makes up that share of the shortest steps), or
+        where waits come in at least four bursts at even distances; else it is information. The first ten steps do not
+        count, and no single wait for more than a quarter of all: the pause of an epoch is no stall.
 
     Why it matters:
         The device idles for that share of the time.
@@ -56,6 +57,7 @@ class DataBound:
 
     window: int = 60
     least_share: float = 0.5
+    large_share: float = 0.6
     least_s: float = 0.005
 
     def init(self) -> DataBoundState:
@@ -65,27 +67,30 @@ class DataBound:
     def step(self, state: DataBoundState, look: Look) -> tuple[DataBoundState, Sequence[Sighting]]:
         """Look at the waiting of one more step."""
         wait, total = look.scene.value("time/data"), look.scene.value("time/step")
-        if not (np.isfinite(wait) and np.isfinite(total) and total > 0):
+        if not (math.isfinite(wait) and math.isfinite(total) and total > 0):
             return state, ()
         num = state.num_seen + 1
         if num <= 10:
             return state._replace(num_seen=num), ()
         waits, totals = (*state.waits, wait)[-self.window :], (*state.totals, total)[-self.window :]
         state = DataBoundState(waits, totals, num)
-        if len(waits) < self.window:
+        if len(waits) < self.window // 2:
             return state, ()
         waited = np.array(waits)
         rest = np.sum(totals) - np.sum(waited)
         waited = np.minimum(waited, np.sum(waited) / 4)
         share, mean = float(np.sum(waited) / (np.sum(waited) + rest)), float(np.mean(waited))
-        if share < self.least_share or mean < self.least_s:
+        least = self.least_share if len(waits) == self.window else self.large_share
+        if share < least or mean < self.least_s:
             return state, ()
         shortest = float(np.quantile(waits, 0.1))
-        steady = shortest > max(self.least_share * float(np.quantile(totals, 0.1)), self.least_s)
+        steady = shortest > max(least * float(np.quantile(totals, 0.1)), self.least_s)
         bursts = np.flatnonzero(waited > 3 * mean)
         gaps = np.diff(bursts)
         even = len(gaps) >= 3 and gaps.min() > 1 and np.ptp(gaps) <= max(1.0, 0.2 * float(np.median(gaps)))
         periodic = even and waited[bursts].sum() > 0.8 * waited.sum()
+        if len(waits) < self.window and not (steady or periodic):
+            return state, ()
         how = (
             "at every step"
             if steady

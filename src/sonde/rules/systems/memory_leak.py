@@ -1,6 +1,7 @@
 """SYS004 memory-leak."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -71,7 +72,7 @@ class MemoryLeak:
         histories, sightings = list(state), []
         for place, tag in enumerate(_TAGS):
             value = look.scene.value(tag)
-            if not (np.isfinite(value) and value > 0):
+            if not (math.isfinite(value) and value > 0):
                 continue
             history = (*histories[place], (look.scene.step, value))
             histories[place] = history if len(history) <= _MOST else history[1::2]

@@ -1,5 +1,6 @@
 """SYS002 step-time-grows."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -10,6 +11,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.rule import Look, Sighting
 from sonde.rules.systems.throughput_drop import own_share
+from sonde.signals.medians import middle
 
 _MOST_BLOCKS = 48
 
@@ -71,26 +73,35 @@ class StepTimeGrows:
         if "batch/sequence" in look.scene:
             state = state._replace(sequence=max(look.scene.value("batch/sequence"), 1.0))
         seconds = own_share(look) * look.scene.value("time/step") / state.sequence  # longer examples take longer
-        if not (np.isfinite(seconds) and seconds > 0):
+        if not (math.isfinite(seconds) and seconds > 0):
             return state, ()
         values = (*state.values, seconds)
         if len(values) < state.width:
             return state._replace(values=values), ()
-        shortest = (*state.shortest, float(np.quantile(values, 0.25)))
+        shortest = (*state.shortest, _quartile(values))
         width = state.width
         if len(shortest) > _MOST_BLOCKS:
             shortest, width = shortest[1::2], 2 * width
         state = StepTimeGrowsState(width, (), shortest, state.sequence)
-        times = np.array(shortest[1:])
+        times = shortest[1:]
         if len(times) < 10:
             return state, ()
         quarter = len(times) // 4
-        before, after = float(np.median(times[:quarter])), float(np.median(times[-quarter:]))
+        before, after = middle(times[:quarter]), middle(times[-quarter:])
+        if not after > self.growth * before:
+            return state, ()
         ranks = np.argsort(np.argsort(times, kind="stable"), kind="stable")
         correlation = float(np.corrcoef(np.arange(len(times)), ranks)[0, 1])
-        if not (after > self.growth * before and correlation > self.correlation):
+        if not correlation > self.correlation:
             return state, ()
         now = look.scene.value("time/step")
         message = f"a step takes {now:.3g} s, {after / before:.1f}× as long as at first, and more from block to block"
         evidence = Evidence(tag="time/step", step=look.scene.step, value=now, expected=now * before / after)
         return state, (Sighting(Severity.WARNING, message, evidence=(evidence,)),)
+
+
+def _quartile(values: tuple[float, ...]) -> float:
+    """The lower one, between neighbours in proportion."""
+    ordered, place = sorted(values), 0.25 * (len(values) - 1)
+    low = int(place)
+    return ordered[low] + (ordered[min(low + 1, len(ordered) - 1)] - ordered[low]) * (place - low)

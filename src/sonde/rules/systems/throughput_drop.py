@@ -1,5 +1,6 @@
 """SYS001 throughput-drop."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -24,6 +25,8 @@ class ThroughputDropState(NamedTuple):
     since: int = -1
     own: float = 0.0
     """The largest of the block, had it not had to wait for a processor."""
+    seconds: float = 0.0
+    """That the block, and slow ones right before it, took."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,10 +35,11 @@ class ThroughputDrop:
 
     What it detects:
         Even the fastest of the last `block` steps is slower than `warning` times what it usually is, the median over
-        earlier blocks, in `confirmed` blocks in a row; below `critical` times it is critical. Tokens a second
-        count where they are known, else samples a second, else steps a second. The first block is left out. It must be
-        slow even without the time in which the training's thread was ready and had no processor (`time/starved`): other
-        work on the machine is not the training's.
+        earlier blocks, in `confirmed` blocks in a row; half as many are enough where it is slower than half of that and
+        they took `least_s` seconds. Below `critical` times it is critical. Tokens a second count where they are known,
+        else samples a second, else steps a second. The first two blocks are left out. It must be slow even without the
+        time in which the training's thread was ready and had no processor (`time/starved`): other work on the machine
+        is not the training's.
 
     Why it matters:
         The same result takes twice the time and money; a machine that throttles or a disk that stalls rarely recovers
@@ -62,10 +66,11 @@ class ThroughputDrop:
     causes: ClassVar[tuple[Cause, ...]] = (Cause.SLOWDOWN, Cause.DATA_STALL, Cause.STRAGGLER)
     quiet_steps: ClassVar[int] = 60
 
-    block: int = 24
-    confirmed: int = 3
+    block: int = 12
+    confirmed: int = 6
     warning: float = 0.5
     critical: float = 0.2
+    least_s: float = 0.5
 
     def init(self) -> ThroughputDropState:
         """Before the first step."""
@@ -74,21 +79,24 @@ class ThroughputDrop:
     def step(self, state: ThroughputDropState, look: Look) -> tuple[ThroughputDropState, Sequence[Sighting]]:
         """Look at the speed of one more step."""
         tag, speed = self._speed(state.tag, look)
-        if not (np.isfinite(speed) and speed > 0):
+        if not (math.isfinite(speed) and speed > 0):
             return state, ()
         values, own = (*state.values, speed), max(state.own, speed / own_share(look))
+        took = look.scene.value("time/step")
+        seconds = state.seconds + (took if 0 < took < math.inf else 0.0)
         if len(values) < self.block:
-            return state._replace(tag=tag, values=values, own=own), ()
+            return state._replace(tag=tag, values=values, own=own, seconds=seconds), ()
         fast = max(values)
-        typical = float(np.median(state.fastest[1:])) if len(state.fastest) > 2 else float("nan")
+        typical = float(np.median(state.fastest[2:])) if len(state.fastest) > 4 else float("nan")
         is_slow = own < self.warning * typical
         num = state.num_slow + 1 if is_slow else 0
         since = state.since if num > 1 else max(0, look.scene.step - self.block + 1)
         fastest = state.fastest if is_slow else (*state.fastest, fast)
         if len(fastest) > _MOST_BLOCKS:
-            fastest = (fastest[0], *fastest[1::2])
-        state = ThroughputDropState(tag, (), fastest, num, since)
-        if num < self.confirmed:
+            fastest = (*fastest[:2], *fastest[2::2])
+        state = ThroughputDropState(tag, (), fastest, num, since, seconds=seconds if is_slow else 0.0)
+        strong = fast < 0.5 * self.warning * typical and seconds > self.least_s
+        if num < (self.confirmed / 2 if strong else self.confirmed):
             return state, ()
         severity = Severity.CRITICAL if fast < self.critical * typical else Severity.WARNING
         unit = {_TAGS[0]: "tokens", _TAGS[1]: "samples"}.get(tag, "steps")

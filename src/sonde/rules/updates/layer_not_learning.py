@@ -95,7 +95,8 @@ class LayerNotLearning:
             still = norm == 0 and pulled and name not in moved and not resting
             zero[name] = zero.get(name, 0) + 1 if still else 0
             low[name] = low.get(name, 0) + 1 if name in far else 0
-            moved = moved | {name} if norm > 0 else moved
+        if new := {name for name, norm in zip(updates.names, updates.values.tolist(), strict=True) if norm > 0} - moved:
+            moved = moved | new
         state = LayerNotLearningState(tuple(zero), tuple(zero.values()), tuple(low[name] for name in zero), moved)
         if not moved:
             return state, ()

@@ -83,7 +83,7 @@ class UpdatesRoundedAway:
         counts = np.array([name in alive for name in latest.names]) & np.isfinite(latest.values)
         rates = look.scene.layers("lr")
         lrs = np.array([look.scene.value("lr"), *(rates.values.tolist() if rates is not None else ())])
-        by_sign = np.isclose(latest.values[:, None], lrs, rtol=1e-5, atol=0).any(axis=1)
+        by_sign = (np.abs(latest.values[:, None] - lrs) <= 1e-5 * np.abs(lrs)).any(axis=1)
         coarse = counts & (bits <= self.bits) & ~by_sign
         moved = bool((latest.values[counts] > 0).any())
         found = counts.sum() >= 2 and moved and coarse.sum() >= self.share * counts.sum()

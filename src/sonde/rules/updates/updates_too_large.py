@@ -1,5 +1,6 @@
 """UPD001 updates-too-large."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -8,7 +9,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.depth import latest_matrices
+from sonde.rules.depth import latest_matrices, latest_typical
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_lost, is_stuck
 from sonde.rules.rule import Look, Sighting
@@ -30,8 +31,9 @@ class UpdatesTooLarge:
     What it detects:
         The median over weight matrices of ‖Δθ‖/‖θ‖ above `limit`, or above ten times the upper end of its phase (1e-2
         in the first 1,000 steps, 1e-3 to 10,000, 1e-4 later, each times η/η_peak), at `num_looks` looks in a row.
-        Information by itself. A warning where it was above `limit` and the loss is lost or, after 100 losses, stuck or
-        clearly rising, up to 200 steps later: the ratios may have come down when the damage is done.
+        Information by itself. A warning where it was above `limit` and the loss is lost or, after 100 losses (40 if it
+        was above twice `limit`), stuck or clearly rising, up to 200 steps later: the ratios may have come down when the
+        damage is done.
 
     Why it matters:
         A step of a tenth of the weights is no small step: the gradient does not hold that far, and the loss jumps.
@@ -78,9 +80,8 @@ class UpdatesTooLarge:
         layers = latest_matrices(look.scenes, "update/ratio")
         if layers is None or not layers.names:
             return state, ()
-        values = layers.values[np.isfinite(layers.values)]
-        if len(values) and look.scene.layers("update/ratio") is not None:
-            ratio = float(np.median(values))
+        ratio = latest_typical(look.scenes, "update/ratio")
+        if math.isfinite(ratio) and look.scene.layers("update/ratio") is not None:
             high = ratio > min(self.limit, 10 * phase_ceiling(picture))
             state = UpdatesTooLargeState(
                 max(state.peak, ratio),
@@ -92,7 +93,9 @@ class UpdatesTooLarge:
         hurt = (is_lost(picture) and state.peak > self.limit / 2) or (
             state.peak > self.limit
             and look.scene.step - state.peak_step <= 200
-            and (is_stuck(picture) or picture.improvement_z < -3)
+            and (
+                is_stuck(picture, soon=state.peak > 2 * self.limit) or (picture.is_alone and picture.improvement_z < -3)
+            )
         )
         if not hurt and state.num_looks < self.num_looks:
             return state, ()
@@ -102,7 +105,7 @@ class UpdatesTooLarge:
         )
         if hurt:
             message += f"; loss {picture.loss_smooth:.4g}, at first {picture.loss_start:.4g}"
-        place = int(np.nanargmax(layers.values)) if len(values) else 0
+        place = int(np.nanargmax(layers.values)) if math.isfinite(ratio) else 0
         name, value = layers.names[place], float(layers.values[place])
         evidence = Evidence(tag=f"update/ratio@{name}", step=look.scene.step, value=value, expected=1e-3)
         since = state.peak_step if hurt else state.since
@@ -112,5 +115,5 @@ class UpdatesTooLarge:
 def phase_ceiling(picture: Picture) -> float:
     """The upper end of healthy ratios by the number of steps, times η/η_peak (SPEC D6)."""
     ceiling = 1e-2 if picture.step <= 1_000 else 1e-3 if picture.step <= 10_000 else 1e-4
-    scale = picture.lr / picture.lr_peak if picture.lr_peak > 0 and np.isfinite(picture.lr) else 1.0
+    scale = picture.lr / picture.lr_peak if picture.lr_peak > 0 and math.isfinite(picture.lr) else 1.0
     return ceiling * float(np.clip(scale, 0.01, 1.0))

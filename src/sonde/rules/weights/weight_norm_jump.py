@@ -1,5 +1,6 @@
 """WGT002 weight-norm-jump."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -8,8 +9,11 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.levels import is_alone
+from sonde.rules.picture import Picture
 from sonde.rules.rule import Look, Sighting
+from sonde.rules.scene import Layers
+from sonde.rules.tracking import spread
+from sonde.signals.medians import middle
 
 
 class Jump(NamedTuple):
@@ -88,35 +92,20 @@ class WeightNormJump:
         layers = look.scene.layers("weight/rms")
         found: list[Jump] = []
         if layers is not None:
-            values = dict(zip(layers.names, layers.values.tolist(), strict=True))
-            known = dict(zip(state.names, zip(state.rms, state.moves, strict=True), strict=True))
-            least = self.least * float(np.median(state.rms)) if state.rms else 0.0
-            for name, now in values.items():
-                before, usual = known.get(name, (float("nan"), float("nan")))
-                if not (now > 0 and before > 0):
-                    known[name] = now, 0.0 if np.isnan(usual) else usual
-                    continue
-                move = abs(np.log(now / before))
-                far = move > np.log(self.factor) or (move > np.log(1.5) and move > self.score * usual and usual > 0)
-                if far and state.num >= 2 and before > least:
-                    found.append(Jump(picture.step, name, before, now, picture.loss_median))
-                known[name] = now, max(0.98 * usual, float(move))
-            state = WeightNormJumpState(
-                tuple(known),
-                tuple(rms for rms, _ in known.values()),
-                tuple(move for _, move in known.values()),
-                state.num + 1,
-                state.jumps,
-            )
+            state, found = self._compared(state, layers, picture)
+        if not state.jumps and not found:
+            return state, ()
         jumps = tuple(jump for jump in (*state.jumps, *found) if picture.step - jump.step <= self.reach)[-8:]
         state = state._replace(jumps=jumps)
         if not jumps:
             return state, ()
         worst = max(jumps, key=lambda jump: abs(np.log(jump.after / jump.before)))
         # Of several players no loss tells; and a loss that is all but gone jitters by more than its own size.
-        worse = is_alone(look) and (
-            np.isinf(picture.loss)
-            or picture.loss_smooth > max(1.2 * abs(worst.loss), abs(worst.loss) + 0.1 * abs(picture.loss_start))
+        worse = look.picture.is_alone and (
+            math.isinf(picture.loss)
+            # Both: the average keeps the first losses for long, and a single loss is noisy.
+            or min(picture.loss, picture.loss_smooth)
+            > max(1.2 * abs(worst.loss), abs(worst.loss) + 0.1 * abs(picture.loss_start))
         )
         if not found and not worse:
             return state, ()
@@ -132,3 +121,29 @@ class WeightNormJump:
         where = (worst.name, *(jump.name for jump in jumps if jump.name != worst.name))
         severity = Severity.WARNING if worse else Severity.INFO
         return state, (Sighting(severity, message, where, evidence, min(jump.step for jump in jumps)),)
+
+    def _compared(
+        self, state: WeightNormJumpState, layers: Layers, picture: Picture
+    ) -> tuple[WeightNormJumpState, list[Jump]]:
+        """The weights of a look against those of the last one."""
+        names, now = state.names, layers.values
+        looked = np.ones(len(now), np.bool_)
+        if layers.names != names:
+            names = tuple(dict.fromkeys((*names, *layers.names)))
+            now, measured = spread(layers, names), set(layers.names)
+            looked = np.array([name in measured for name in names])
+        num_new = len(names) - len(state.names)
+        before, usual = np.array([*state.rms, *[np.nan] * num_new]), np.array([*state.moves, *[0.0] * num_new])
+        both = looked & (now > 0) & (before > 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            move = np.abs(np.log(now / before))
+        far = (move > np.log(self.factor)) | ((move > np.log(1.5)) & (move > self.score * usual) & (usual > 0))
+        far &= both & (before > (self.least * middle(state.rms) if state.rms else 0.0))
+        found = [
+            Jump(picture.step, names[place], float(before[place]), float(now[place]), picture.loss_median)
+            for place in np.flatnonzero(far)
+        ]
+        rms = np.where(looked, now, before)
+        moves = np.where(both, np.fmax(0.98 * usual, move), usual)
+        new = WeightNormJumpState(names, tuple(rms.tolist()), tuple(moves.tolist()), state.num + 1, state.jumps)
+        return new, found if state.num >= 2 else []

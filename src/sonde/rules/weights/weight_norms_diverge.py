@@ -1,10 +1,9 @@
 """WGT003 weight-norms-diverge."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
-
-import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
@@ -74,7 +73,7 @@ class WeightNormsDiverge:
                 values = layers.values[keep]
                 high, low = int(values.argmax()), int(values.argmin())
                 spread = float(values[high] / values[low])
-                first = spread if np.isnan(state.spread) else state.spread
+                first = spread if math.isnan(state.spread) else state.spread
                 far = spread > self.apart and spread > 10 * first
                 state = state._replace(spread=first, num=state.num + 1 if far else 0)
                 if state.num >= 3:

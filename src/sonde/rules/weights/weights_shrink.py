@@ -1,10 +1,9 @@
 """WGT004 weights-shrink."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
-
-import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
@@ -70,7 +69,7 @@ class WeightsShrink:
         norm = look.scene.value("weight/norm")
         if not norm > 0:
             return state, ()
-        if np.isnan(state.first):
+        if math.isnan(state.first):
             return WeightsShrinkState(norm, norm, 0, 1, picture.step), ()
         fell = norm < state.now or norm < self.shrunk * state.first
         state = state._replace(now=norm, falls=state.falls + fell, looks=state.looks + 1)

@@ -1,0 +1,92 @@
+"""What is proposed for a cause, in which order and with which values."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Finding, Severity
+from sonde.core.remedies import Action, Remedy
+from sonde.diagnosis.remedies import remedies_for
+from sonde.rules.picture import Picture
+
+FINDING = Finding(
+    code="ATT003",
+    name="output-logits-drift",
+    severity=Severity.WARNING,
+    first_step=2,
+    last_step=193,
+    open=True,
+    message="log Z of the output logits is 24.3, at the first look 3.47",
+    evidence=(Evidence(tag="logits/log_z", step=193, value=24.3, expected=3.47),),
+)
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_remedies_have_values_whatever_is_known_of_the_training(cause: Cause) -> None:
+    rich = Picture(
+        step=300, lr=1e-3, lr_peak=3e-3, ratio=1e-4, ratio_peak=0.2, grad_median=2.0, grad_start=1.0, loss=1.0
+    )
+    for picture in (Picture(), rich, Picture(ratio=0.0, ratio_peak=0.0, grad_median=0.0, grad_start=math.inf)):
+        for remedy in remedies_for(cause, picture, FINDING):
+            assert remedy.text
+            assert all(value != 0 for value in remedy.args.values())
+
+
+def test_a_rate_too_high_is_lowered_to_the_updates_that_are_usual_early() -> None:
+    def factor(**known: float) -> object:
+        return remedies_for(Cause.LR_TOO_HIGH, Picture(**known))[0].args["factor"]  # type: ignore[arg-type]
+
+    assert factor(step=300, ratio_peak=0.2) == 0.05
+    assert factor(step=5_000, ratio_peak=0.2) == 0.05
+    assert factor(step=300, ratio_peak=0.02) == 0.3
+    assert factor(step=300, ratio_peak=50.0) == 0.01
+    assert factor() == 0.1
+
+
+def test_a_rate_too_low_is_raised_to_three_times_the_updates_that_are_usual_at_that_age() -> None:
+    def factor(**known: float) -> object:
+        return remedies_for(Cause.LR_TOO_LOW, Picture(**known))[0].args["factor"]  # type: ignore[arg-type]
+
+    assert factor(step=300, ratio=1e-4) == 300.0
+    assert factor(step=300, ratio=3e-4) == 100.0
+    assert factor(step=300, ratio=1e-9) == 300.0
+    assert factor(step=5_000, ratio=1e-4) == 30.0
+    assert factor() == 10.0
+
+
+def test_gradients_that_explode_from_the_start_are_a_matter_of_initialisation_later_ones_of_clipping() -> None:
+    def first(**norms: float) -> Remedy:
+        return remedies_for(Cause.EXPLODING_GRADIENTS, Picture(**norms))[0]  # type: ignore[arg-type]
+
+    assert first(grad_start=200.0, grad_median=5.0, grad_norm=3.0).action is Action.REINITIALISE
+    assert first(grad_start=2.0, grad_median=500.0, grad_norm=900.0).args == {"max_norm": 2.0}
+    for latest in (900.0, math.inf, math.nan):
+        assert first(grad_start=2.0, grad_median=1.0, grad_norm=latest).args == {"max_norm": 1.0}
+    assert first().action is Action.CLIP
+
+
+def test_embeddings_that_grow_get_a_lower_rate_of_their_own() -> None:
+    growth = replace(FINDING, code="ATT004", name="embedding-norm-grows", where=("embed.weight",))
+    first = remedies_for(Cause.EMBEDDING_NORM_GROWTH, Picture(), growth)[0]
+    assert first.action is Action.LOWER_LR
+    assert first.args == {"factor": 0.1, "parameters": ["embed.weight"]}
+    for other in (None, FINDING):
+        assert remedies_for(Cause.EMBEDDING_NORM_GROWTH, Picture(), other)[0].action is Action.ADD_WEIGHT_DECAY
+
+
+def test_a_z_loss_pulls_as_hard_as_the_loss_where_log_z_is_now() -> None:
+    first = remedies_for(Cause.OUTPUT_LOGIT_DRIFT, Picture(), FINDING)[0]
+    assert first.action is Action.ADD_Z_LOSS
+    assert first.args == {"weight": 0.02}
+    assert remedies_for(Cause.OUTPUT_LOGIT_DRIFT, Picture())[0].args == {"weight": 1e-4}
+
+
+def test_epsilon_is_lowered_with_the_gradient_and_never_above_its_default() -> None:
+    def eps(norm: float) -> object:
+        return remedies_for(Cause.ADAM_EPSILON_UNDERFLOW, Picture(grad_median=norm))[0].args["eps"]
+
+    assert eps(6e-12) == 6e-20
+    assert eps(40.0) == 1e-8
+    assert eps(math.nan) == 1e-8
