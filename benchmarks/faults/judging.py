@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.faults.harm import first_harm
 from benchmarks.faults.scenario import Scenario
 
 import sonde
@@ -45,6 +46,7 @@ class Judgement:
         cause: The truth, "" where nothing is wrong.
         also: Further answers that are as right.
         onset: The step from which on the fault acts.
+        harm: The step from which on the run is worse than its twin; None where it never is, or nobody looked.
         hard: Whether it is to be found within 5 steps.
         epoch_steps: Steps between evaluations, None where there were fewer than two.
         first_loss: Of the run, before anything was learned.
@@ -67,6 +69,7 @@ class Judgement:
     cause: str
     also: tuple[str, ...] = ()
     onset: int = 0
+    harm: int | None = None
     hard: bool = False
     epoch_steps: int | None = None
     first_loss: float | None = None
@@ -121,6 +124,13 @@ class Judgement:
         """Whether it was found within 5 steps where it is hard, else within 50 or an epoch."""
         limit = 5 if self.hard else max(50, self.epoch_steps or 0)
         return self.delay is not None and self.delay <= limit
+
+    @property
+    def in_time_of_harm(self) -> bool:
+        """The same, counted from the first harm where that is later than the onset."""
+        late = max(0, (self.harm or 0) - self.onset)
+        limit = 5 if self.hard else max(50, self.epoch_steps or 0)
+        return self.delay is not None and self.delay - late <= limit
 
     @property
     def lead(self) -> int | None:
@@ -191,6 +201,7 @@ def judge(scenario: Scenario, folder: Path, row: dict[str, Any]) -> Judgement:
         cause=scenario.cause or "",
         also=scenario.also,
         onset=scenario.onset,
+        harm=_harm(run, folder),
         hard=scenario.hard,
         epoch_steps=_epoch_steps(run),
         nonfinite_step=nonfinite,
@@ -221,6 +232,11 @@ def first_remedy(raised: Sequence[Finding]) -> tuple[Remedy | None, str]:
         if finding.remedies:
             return finding.remedies[0], str(finding.causes[0].cause) if finding.causes else ""
     return None, ""
+
+
+def _harm(run: sonde.Run, folder: Path) -> int | None:
+    twin = folder.with_name(folder.name.replace("-faulty", "-twin"))
+    return first_harm(run, sonde.load(twin)) if twin != folder and (twin / "run.json").exists() else None
 
 
 def _epoch_steps(run: sonde.Run) -> int | None:

@@ -47,6 +47,7 @@ def shares(runs: Sequence[Judgement]) -> list[Share]:
         _share("alarms before the onset of a fault", late, lambda run: run.early),
         _share("hard faults found within 5 steps", hard, lambda run: run.in_time, "all"),
         _share("others found within 50 steps or an epoch", statistical, lambda run: run.in_time, "all"),
+        _share("… of the first harm", statistical, lambda run: run.in_time_of_harm),
         _share(f"divergences after {FEW_STEPS} steps, warned of before", slow, lambda run: run.lead is not None, "all"),
         _share("… 20 steps before or more", slow, lambda run: (run.lead or 0) >= 20, "most"),
         _share("sudden divergences, critical within 2 steps", sudden, lambda run: run.critical_in_time, "all"),

@@ -47,5 +47,6 @@ def test_a_gpu_tells_its_state_in_plain_units() -> None:
     assert 10 < found["device/temperature"] < 120
     assert 1 < found["device/power"] < 3000
     free, total = torch.cuda.mem_get_info()
-    assert found["device/memory_used"] == pytest.approx(total - free, rel=0.2)
+    of_driver = 2**30  # what it keeps for itself counts as used
+    assert 0.8 * (total - free) < found["device/memory_used"] < 1.2 * (total - free) + of_driver
     assert devices.collect() == []

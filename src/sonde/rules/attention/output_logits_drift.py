@@ -42,7 +42,8 @@ class OutputLogitsDrift:
         `logits/log_z`, `logits/absmax`.
 
     What to do:
-        A z-loss w·log²Z, with w = 1e-4 from the start, or 0.5/|log Z| where it has drifted; weight decay on the output matrix and none on its bias; a lower rate.
+        A z-loss w·log²Z, with w = 1e-4 from the start on, or 0.5/|log Z| where it has drifted; weight decay on the
+        output matrix and none on its bias; a lower rate.
 
     When it is wrong:
         Large vocabularies start with log Z = ln V (about 11 at 50,000). A head that is sure of its classes has large
