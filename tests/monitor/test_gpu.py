@@ -475,6 +475,26 @@ def test_gradients_weights_and_updates_have_the_statistics_of_a_float64_referenc
         np.testing.assert_allclose(values(tmp_path / "run", tag), wanted, rtol=1e-4, atol=1e-7, err_msg=tag)
 
 
+def test_an_evaluation_never_waits_for_the_device(tmp_path: Path) -> None:
+    net = Gpt().cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    losses = []
+    with watching(net, optimizer, tmp_path / "run") as watch:
+        for ids in sentences(3):
+            optimizer.zero_grad()
+            loss = loss_of(net, ids)
+            loss.backward()
+            optimizer.step()
+            watch.step(loss)
+            torch.cuda.set_sync_debug_mode("error")
+            watch.evaluate(loss=loss.detach(), metrics={"twice": 2 * loss.detach(), "plain": 0.5})
+            torch.cuda.set_sync_debug_mode("default")
+            losses.append(loss.item())
+    np.testing.assert_allclose(values(tmp_path / "run", "val/loss"), losses, rtol=1e-6)
+    np.testing.assert_allclose(values(tmp_path / "run", "val/twice"), 2 * np.array(losses), rtol=1e-6)
+    assert values(tmp_path / "run", "val/plain") == [0.5] * 3
+
+
 def test_a_model_moved_to_the_device_after_the_watching_began_is_measured(tmp_path: Path) -> None:
     net = Gpt()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)

@@ -101,7 +101,10 @@ class Assembly:
             self.event(*sheet.event)
             return
         if sheet.row is not None:
-            self._named_row(*sheet.row, sheet.time)
+            table, plain = sheet.row
+            late = {key.names[0]: float(value[0]) for key, value in found.items() if key.kind == "value"}
+            if plain or late:
+                self._named_row(table, {**plain, **late}, sheet.time)
             return
         if sheet.loss is not None:
             self._micro_losses.append(sheet.loss)

@@ -590,12 +590,17 @@ class Watch:
         with self._guard:
             self._probing.preflight.evaluated()
             found: dict[str, float] = {}
+            sheet = Sheet(now(), row=("evaluation", found))
             given = {**({} if loss is None else {"loss": loss}), **(metrics or {})}
             for name, value in given.items():
                 with self._guard:
                     check_tag(f"val/{name}")
-                    found[f"val/{name}"] = _plain(value)
-            self._put_row("evaluation", found)
+                    if isinstance(value, Tensor) and value.device == self._device:  # nobody waits for it
+                        sheet.add(Key("value", names=(f"val/{name}",)), value.detach().double().mean())
+                    else:
+                        found[f"val/{name}"] = _plain(value)
+            if given:
+                self._pipeline.put(sheet, self._send(sheet, capturing=self._capturing()))
 
     def epoch(self) -> None:
         """An epoch is over: its number, length and speed become a row of the table `epoch`."""

@@ -25,7 +25,8 @@ def is_stuck(picture: Picture, *, soon: bool = False) -> bool:
     if picture.num_losses < _JUDGED:
         if not (soon and picture.most_gone < 0.03):
             return False
-    elif picture.is_falling or 2 * math.sqrt(12 / _JUDGED) * picture.loss_scale > 0.2 * picture.loss_smooth:
+    # One deviation: who claims that it stands does not need the fall to be sure.
+    elif picture.improvement_z > 1 or 2 * math.sqrt(12 / _JUDGED) * picture.loss_scale > 0.2 * picture.loss_smooth:
         return False
     return picture.loss_best > 0.8 * picture.loss_start or picture.loss_smooth > 0.9 * picture.trivial
 
@@ -33,15 +34,18 @@ def is_stuck(picture: Picture, *, soon: bool = False) -> bool:
 def is_lost(picture: Picture) -> bool:
     """Whether the loss is infinite, or (after ten) half as large again as it began and twice what it once was.
 
+    Three times as large as it began while its noise is not known (below 20 losses), and by a deviation after that.
     Smoothed, and above its start unsmoothed too: one huge loss stays in the average for long. Of several optimisers
     only an infinite one is lost. A NaN says nothing here: a step without a loss has one too.
     """
     if math.isinf(picture.loss):
         return True
-    grown = (
-        picture.is_alone and 0 < picture.loss_start < picture.loss and picture.loss_smooth > 1.5 * picture.loss_start
-    )
-    return bool(picture.num_losses >= 10 and grown and picture.loss_smooth > 2 * picture.loss_best)
+    start = picture.loss_start
+    if picture.num_losses < 10 or not picture.is_alone or not 0 < start < picture.loss:
+        return False
+    # Ten or twenty noisy losses can be half as large again by chance.
+    grown = 3 * start if math.isnan(picture.loss_scale) else max(1.5 * start, start + picture.loss_scale)
+    return picture.loss_smooth > max(grown, 2 * picture.loss_best)
 
 
 def is_hurt(picture: Picture, *, soon: bool = False) -> bool:

@@ -14,7 +14,7 @@ def _stalled(level: float) -> list[float]:
 
 
 def test_a_stall_high_above_solved_with_large_gradients_bounces() -> None:
-    seen = judge(LossPlateau(), rows(400, loss=_stalled(1.4), grad__norm=1.0, lr=0.1))
+    seen = judge(LossPlateau(), rows(400, loss=_stalled(1.4), grad__norm=1.0, grad__cosine=-0.7, lr=0.1))
     assert worst(seen) is Severity.WARNING
     assert "bouncing" in alarms(seen)[0][1].message
     assert 150 < alarms(seen)[0][0] < 330

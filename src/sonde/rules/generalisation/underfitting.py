@@ -24,9 +24,10 @@ class Underfitting:
         After `least` evaluations both losses are above `high` of what a model without training gets (guessing, the
         start or the first evaluation), validation is no more than 10% above training than it was at the first
         evaluation (some validation sets are harder than others), and none of the last three evaluations brought more
-        than `slow`. It is information, and a warning from `warning` evaluations on, if there have been 100 steps and
-        the model did not come trained. Where what guessing gives is not known, it may have if a fifth of its loss has
-        gone by steps below 5e-4 of the weights, as in fine-tuning.
+        than `slow`. It is information. From `warning` evaluations and 100 steps on it is a warning, unless validation
+        has settled (come down ever more slowly to a level below `settled` of that, which it keeps within 2%, with
+        training not above it) or the model came trained. Where what guessing gives is not known, it may have if a fifth
+        of its loss has gone by steps below 5e-4 of the weights, as in fine-tuning.
 
     Why it matters:
         More of the same will not help: the model is too small or too much held back, the rate is too low, or there is
@@ -41,6 +42,7 @@ class Underfitting:
 
     When it is wrong:
         Hard tasks stay near the trivial loss although much is learned (next-token losses of small data, noisy targets).
+        A model that is too small and settles on what it can do is information only: noisy targets look the same.
         Evaluations a few steps apart are judged too early.
 
     References:
@@ -73,6 +75,7 @@ class Underfitting:
     warning: int = 6
     high: float = 0.6
     slow: float = 0.1
+    settled: float = 0.84
 
     def init(self) -> Evaluations:
         """Before the first step."""
@@ -105,8 +108,22 @@ class Underfitting:
             Evidence(tag="loss", step=look.scene.step, value=training, expected=reference),
         )
         lasts = state.num >= self.warning and look.picture.num_losses > 100
-        severity = Severity.WARNING if lasts and not _may_be_tuned(look) else Severity.INFO
+        settled = validation < self.settled * reference and _has_settled(state, reference)
+        severity = Severity.WARNING if lasts and not settled and not _may_be_tuned(look) else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=state.steps[0]),)
+
+
+def _has_settled(state: Evaluations, reference: float) -> bool:
+    """Whether both losses came down ever more slowly to a level that they keep.
+
+    A model that is too small ends so, and as well any model on a task whose targets are partly chance: most are. Labels
+    that are wrong in training only leave training above validation, and that is no such end.
+    """
+    course = np.array([reference, state.first, *state.validations[1:]] if state.num < 32 else state.validations)
+    falls = -np.diff(course)
+    slows = falls[-2:].mean() < 0.5 * falls[:2].mean()
+    still = abs(falls[-1]) < 0.02 * course[-2]
+    return bool(slows and still and state.trainings[-1] < 1.15 * state.validations[-1])
 
 
 def _may_be_tuned(look: Look) -> bool:

@@ -147,7 +147,8 @@ class GainDrift:
         message = f"mean gain {gain:.3g} of {depth} blocks, {rise}amplification {whole:.3g} (limit {limit:.3g})"
         outside = steep or (drifts and beyond and (gain > 1) == bool(risen.drifting[0]))
         outside = outside and look.picture.is_alone and not look.picture.is_thriving
-        severity = Severity.WARNING if outside or is_hurt(look.picture) else Severity.INFO
+        hurt = depth >= 2 and is_hurt(look.picture)
+        severity = Severity.WARNING if outside or hurt else Severity.INFO
         order = np.argsort(blocks.values if gain > 1 else -blocks.values)[::-1]
         where = tuple(blocks.names[place] for place in order[:3] if np.isfinite(blocks.values[place]))
         average = self.numbers(state.up).moving_average

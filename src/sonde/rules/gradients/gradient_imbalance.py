@@ -27,7 +27,8 @@ class GradientImbalance:
     What it detects:
         RMS gradients of weight matrices of one kind (the same name but for numbers) more than `spread` times apart, at
         `num_looks` looks in a row, or ten times as far across all of them, where that is no steady fall with depth
-        (GRD003 says that). A warning while training is hurt, else information.
+        (GRD003 says that). Gradients that are exact zeros for the most part are left out. A warning while training is
+        hurt, else information.
 
     Why it matters:
         One rate cannot suit all of them: what lets the small ones learn throws the large ones about.
@@ -69,7 +70,7 @@ class GradientImbalance:
         layers = look.scene.layers("grad/rms")
         if layers is None:
             return state, ()
-        widest = self._widest(matrices(layers, look.scenes))
+        widest = self._widest(_dense(matrices(layers, look.scenes), look.scenes.latest("grad/zeros")))
         state = GradientImbalanceState(state.num_looks + 1 if widest is not None else 0)
         if widest is None or state.num_looks < self.num_looks:
             return state, ()
@@ -101,3 +102,12 @@ class GradientImbalance:
             if apart > worst and not ((line := slope(values)) is not None and line.r_squared > 0.8):
                 worst, widest = apart, Layers(tuple(layers.names[place] for place in places), values)
         return widest
+
+
+def _dense(layers: Layers, zeros: Layers | None) -> Layers:
+    """Those whose gradients are not mostly exact zeros, as those of tables of which a batch touches few rows are."""
+    if zeros is None:
+        return layers
+    sparse = {name for name, share in zip(zeros.names, zeros.values.tolist(), strict=True) if share > 0.8}
+    places = [place for place, name in enumerate(layers.names) if name not in sparse]
+    return Layers(tuple(layers.names[place] for place in places), layers.values[places])

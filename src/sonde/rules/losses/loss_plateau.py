@@ -44,7 +44,9 @@ class LossPlateau:
         trivial predictor or the start), of the gradient, and from the cosine of successive gradients: converged, flat,
         saddle or bouncing. A warning if it is not converged, more than `high` of the loss is left, the rate is not
         decaying, it has lasted for a third of the run in which the noise could not hide a fall by more than `hidden`
-        (two standard errors of a line), and validation has not improved by 2% meanwhile. Silent where the line through
+        (two standard errors of a line), and validation has not improved by 2% meanwhile; where it bounces, also more
+        than `ended` of the loss, or gradients that turn back (cosine below −0.5): those of a model that has learned all
+        there is are as large, but noise. Silent where the line through
         all losses falls by four standard errors with no more than 65% of the fall in its first half: 100 losses cannot
         see so slow a descent through its noise, the whole run does (LOS007). Judged at every tenth loss.
 
@@ -97,6 +99,7 @@ class LossPlateau:
     patience: int = 50
     high: float = 0.6
     hidden: float = 0.1
+    ended: float = 0.84
 
     def init(self) -> LossPlateauState:
         """Before the first step."""
@@ -127,7 +130,9 @@ class LossPlateau:
         lasting = state.num_still > max(2 * self.patience, picture.num_losses / 3)
         better = picture.val_loss < 0.98 * state.validation
         still = most_fall(state.course, state.num_still) < self.hidden * picture.loss_smooth
-        bad = kind is not Stall.CONVERGED and share > self.high and lasting and still and not better
+        # Gradients that are noise are what is left of them at the best there is, too.
+        ended = kind is Stall.BOUNCING and share < self.ended and not picture.grad_cosine < -0.5
+        bad = kind is not Stall.CONVERGED and not ended and share > self.high and lasting and still and not better
         severity = Severity.WARNING if bad and picture.phase is not Phase.DECAY else Severity.INFO
         message = (
             f"loss {picture.loss_smooth:.4g} has not fallen for {state.num_still} steps, "

@@ -39,14 +39,14 @@ class LossSpike:
 
     What it detects:
         A loss more than `warning` robust standard deviations above the median of the last 128 steps:
-        z = (L − median)/(1.4826·MAD), of losses above zero at most 1.5 times the score of log L, since small batches
-        have skewed losses. The rise is also at least `least_rise` of the median and of the whole descent so far (of a
-        model that came trained: from what guessing gives), so that a solved task cannot spike. Past `critical`, or
-        where it has not come back after `patience` steps, it is critical. A run whose third-highest score is s (fading
-        over some 500 steps) must exceed 1.5·s: its own tail says what is usual. A spike that swells (the loss before it
-        was two deviations up already) is not a batch's doing but the dynamics', as at the edge of stability, which
-        mostly catch themselves: it stays information for `patience` steps. So does one that stays below the start of a
-        loss of which less than 5% was left.
+        z = (L − median)/(1.4826·MAD), of losses above zero at most the score of log L, since small batches and rare
+        outliers make for skewed losses. The rise is also at least `least_rise` of the median and of the whole descent
+        so far (of a model that came trained: from what guessing gives), so that a solved task cannot spike. Past
+        `critical`, or where it has not come back after `patience` steps, it is critical. A run whose third-highest
+        score is s (fading over some 500 steps) must exceed 1.5·s: its own tail says what is usual. A spike that swells
+        (the loss before it was two deviations up already) is not a batch's doing but the dynamics', as at the edge of
+        stability, which mostly catch themselves: it stays information for `patience` steps. So does one that stays
+        below the start of a loss of which less than 5% was left.
 
     Why it matters:
         A spike throws away what the last hundreds of steps have learned; one that does not come back is a divergence.
@@ -101,8 +101,7 @@ class LossSpike:
         z = picture.loss_z
         if z > 2 and picture.loss > 0:
             on_logs = float(_LOGS.judge(state.logs, log).z[0])
-            # A falling curve widens the band of logarithms.
-            z = min(z, 1.5 * on_logs) if math.isfinite(on_logs) else z
+            z = min(z, on_logs) if math.isfinite(on_logs) else z
         usual_high = state.highest[2] if len(state.highest) > 2 else 0.0
         state = state._replace(
             logs=_LOGS.take(state.logs, log), highest=_noted(state.highest, z), last=(*state.last, picture.loss)[-3:]

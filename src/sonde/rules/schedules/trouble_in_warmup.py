@@ -35,7 +35,7 @@ class TroubleInWarmup:
         and 20% above its best, and two deviations where they are known. Information at once; a warning after `early`
         steps if the run has not got away since (impaired, with less than 40% of the starting loss gone), its optimiser
         keeps second moments as Adam does, and the loss is still above its start by a deviation of its noise or the
-        model has attention.
+        model has attention. Never where all update ratios were below 1e-3.
 
     Why it matters:
         Adam's second moments are estimates from a handful of gradients in the beginning; full steps by such estimates
@@ -91,7 +91,8 @@ class TroubleInWarmup:
         # Heavy tails move means, not medians; and five losses are a start only up to their noise.
         above = state.climbs and picture.loss_median > picture.loss_start + picture.loss_scale
         telling = above or look.scenes.latest("attn/entropy") is not None
-        severity = Severity.WARNING if stays and adaptive and telling else Severity.INFO
+        harmless = state.ratio < 1e-3  # such steps throw no model anywhere
+        severity = Severity.WARNING if stays and adaptive and telling and not harmless else Severity.INFO
         message = (
             f"{state.what} at step {state.trouble}, with the learning rate at its peak {state.peak:.3g} "
             f"since step {state.full_at}"
