@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sonde.rules.course import Course
-from sonde.rules.falls import most_fall
+from sonde.rules.course import Course, line_through
 from sonde.rules.scene import Scene
 from sonde.signals.ema import Ema, EmaState
 from sonde.signals.phases import Phase, Phases, PhasesState
@@ -20,7 +19,7 @@ from sonde.signals.robust_z import RobustZ, RobustZState
 _FIRST = 5
 _PHASES = tuple(Phase)
 _JUDGED = 100
-_LEFT_OUT = 8
+_LEFT_OUT = 2  # blocks of four losses
 _EVERY = 4
 """Losses between two judgements of whether the loss gets better, over the last 100."""
 
@@ -209,8 +208,7 @@ class Pictures:
         course, most_gone = state.course, math.nan
         if course.num_values < _JUDGED:
             course = course.extended(loss)
-            fall = most_fall(course, course.num_values - _LEFT_OUT)
-            most_gone = fall / old.loss_start if old.loss_start > 0 else math.nan
+            most_gone = _most_fall(course.means[_LEFT_OUT:]) / old.loss_start if old.loss_start > 0 else math.nan
         phase_state, phase = self._phases.step(state.phases, np.array([lr]), scene.step)
         first_losses = _first(state.first_losses, loss)
         first_norms = _first(state.first_norms, norm)
@@ -258,6 +256,14 @@ class Pictures:
             picture, first_losses, first_norms, scores_state, averages_state, plateau_state, phase_state, course
         )
         return new, picture
+
+
+def _most_fall(means: tuple[float, ...]) -> float:
+    """The fall of the line through some blocks, where it falls, and two standard errors; NaN below eight blocks."""
+    if len(means) < 8:
+        return math.nan
+    slope, error = line_through(means)
+    return (max(-slope, 0.0) + 2 * error) * len(means)
 
 
 def _first(seen: tuple[float, ...], value: float) -> tuple[float, ...]:

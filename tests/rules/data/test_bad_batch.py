@@ -53,3 +53,9 @@ def test_healthy_runs_are_left_alone(seed: int) -> None:
         table[i]["batch/absmax@0"] = 3.0 + 0.5 * (i % 3)
     assert judge(BadBatch(), table) == []
     assert alarms(judge(BadBatch(), rows(100, loss=float("nan"), lr=0.1))) == []
+
+
+def test_one_wrong_example_of_a_solved_task_is_no_bad_batch() -> None:
+    table = rows(200, loss=falling(200, start=2.0, end=0.001), lr=0.1, grad__norm=flat(200, 1.0, noise=0.2))
+    table[180] |= {"loss": 0.9, "grad/norm": 300.0}
+    assert judge(BadBatch(), table) == []

@@ -42,3 +42,20 @@ def test_a_loss_that_halves_in_its_first_steps_has_learned() -> None:
     losses = [1.3, 0.55, 0.29, 0.27, 0.26, *flat(195, 0.18, noise=0.01)]
     given = rows(200, loss=losses, val__loss=_every(200, 20, [0.2, *[0.18] * 9]))
     assert judge(Underfitting(), given) == []
+
+
+def test_a_curve_that_settles_below_guessing_may_be_all_there_is() -> None:
+    losses = [*falling(100, start=1.6, end=1.1, noise=0.01), *flat(140, 1.12, noise=0.01)]
+    settles = [1.35, 1.22, 1.16, 1.14, 1.13, 1.125, 1.12, 1.12]
+    jumps = [1.35, 1.22, 1.16, 1.2, 1.12, 1.19, 1.1, 1.18]
+    assert worst(judge(Underfitting(), rows(240, loss=losses, val__loss=_every(240, 30, settles)))) is Severity.INFO
+    assert worst(judge(Underfitting(), rows(240, loss=losses, val__loss=_every(240, 30, jumps)))) is Severity.WARNING
+
+
+def test_small_steps_that_lower_a_loss_of_unknown_units_may_be_fine_tuning() -> None:
+    losses = [*falling(40, start=0.06, end=0.043, noise=0.01), *flat(160, 0.045, noise=0.01)]
+    given = {"loss": losses, "val__loss": _every(200, 20, [0.05, 0.048, 0.049, 0.045, 0.048, 0.045, *[0.046] * 4])}
+    small = rows(200, update__ratio_at_0__weight=1e-4, **given)
+    renamed = [{tag.replace("0/weight", "0.weight"): value for tag, value in row.items()} for row in small]
+    assert worst(judge(Underfitting(), rows(200, **given))) is Severity.WARNING
+    assert worst(judge(Underfitting(), renamed)) is Severity.INFO

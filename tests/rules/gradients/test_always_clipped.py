@@ -28,3 +28,8 @@ def test_clipping_now_and_then_is_healthy() -> None:
 
 def test_it_abstains_where_nothing_clips() -> None:
     assert not judge(AlwaysClipped(), rows(300, loss=flat(300)))
+
+
+def test_a_clip_to_a_hundredth_under_a_loss_that_stands_needs_no_hundred_steps() -> None:
+    assert alarms(judge(AlwaysClipped(), clipped(120, flat(120, 1.8, noise=0.01), 0.01)))[0][0] <= 60
+    assert alarms(judge(AlwaysClipped(), clipped(120, flat(120, 1.8, noise=0.01), 0.08)))[0][0] >= 100

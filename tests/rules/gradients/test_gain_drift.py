@@ -5,7 +5,7 @@ import pytest
 from sonde.core.findings import Severity
 from sonde.rules.gradients.gain_drift import GainDrift
 
-from ..traces import judge, worst
+from ..traces import alarms, judge, worst
 
 
 def checks(gains: list[float], depth: int = 12) -> list[dict[str, float]]:
@@ -58,3 +58,12 @@ def test_nan_and_missing_checks_are_left_out() -> None:
 def test_past_the_limit_three_rising_checks_are_enough() -> None:
     seen = judge(GainDrift(), checks([1.49, 1.7, 2.02], depth=6))
     assert [(step, sighting.severity) for step, sighting in seen] == [(3, Severity.WARNING)]
+
+
+def test_gains_that_change_while_much_is_learned_are_no_trouble() -> None:
+    gains = [1.0, 1.02, 1.08, 1.15, 1.3, 1.4, 1.5, 1.6]
+    start = [{"loss": 2.0 * 0.95**i} for i in range(30)]
+    falls = [row | {"loss": 0.4 * 0.95**i} for i, row in enumerate(checks(gains))]
+    climbs = [row | {"loss": 2.0 * 1.1**i} for i, row in enumerate(checks(gains))]
+    assert not alarms(judge(GainDrift(), [*start, *falls]))
+    assert alarms(judge(GainDrift(), [*start, *climbs]))

@@ -26,3 +26,11 @@ def test_layers_of_other_kinds_may_be_a_hundred_times_apart() -> None:
 def test_a_steady_fall_with_depth_is_another_rule_s() -> None:
     sizes = {f"grad/rms@{layer}.weight": 10.0**layer for layer in range(6)}
     assert not judge(GradientImbalance(), [row | sizes for row in rows(10, loss=1.0)])
+
+
+def test_two_layers_and_sparse_ones_say_nothing() -> None:
+    table = rows(120, loss=flat(120, noise=0.01))
+    two = {"grad/rms@0.weight": 1.0, "grad/rms@1.weight": 300.0}
+    assert not judge(GradientImbalance(), [row | two for row in table])
+    sparse = {f"grad/zeros@blocks.{layer}.weight": 0.9 if layer != 2 else 0.0 for layer in range(5)}
+    assert not judge(GradientImbalance(), [row | UNEVEN | sparse for row in table])

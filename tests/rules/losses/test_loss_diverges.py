@@ -51,3 +51,14 @@ def test_players_of_a_game_are_not_judged() -> None:
     growth = [2.3 * 1.3**i for i in range(60)]
     given = rows(60, loss=growth, grad__norm_applied_at_G=1.0, grad__norm_applied_at_D=1.0)
     assert judge(LossDiverges(), given) == []
+
+
+def test_gradients_that_grow_on_the_way_out_of_a_flat_start_are_no_divergence() -> None:
+    losses = [*flat(40, 4000.0, noise=0.2), *falling(160, start=4000.0, end=10.0)]
+    norms = [*[40 * float(np.exp(0.08 * i)) for i in range(40)], *flat(160, 500.0)]
+    assert judge(LossDiverges(), rows(200, loss=losses, grad__norm=norms)) == []
+
+
+def test_one_huge_loss_in_the_beginning_is_no_divergence() -> None:
+    losses = [1.0, 0.9, 0.8, 0.7, 0.6, 60.0, *[0.5 - 0.005 * i for i in range(60)]]
+    assert judge(LossDiverges(), rows(66, loss=losses, grad__norm=1.0)) == []

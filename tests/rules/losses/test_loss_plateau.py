@@ -49,3 +49,8 @@ def test_a_slow_descent_under_noise_is_neither_a_plateau_nor_an_alarm(seed: int)
     late = [(step, sighting) for step, sighting in judge(LossPlateau(), rows(600, loss=quiet, lr=0.01)) if step > 300]
     assert late == []
     assert alarms(judge(LossPlateau(), rows(600, loss=noisy, lr=0.01))) == []
+
+
+def test_gradients_that_are_noise_may_be_the_best_there_is() -> None:
+    given = {"loss": _stalled(1.4), "grad__norm": 1.0, "lr": 0.1}
+    assert worst(judge(LossPlateau(), rows(400, grad__cosine=0.0, **given))) is Severity.INFO

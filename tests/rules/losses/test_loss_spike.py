@@ -53,3 +53,15 @@ def test_a_swell_that_catches_itself_is_information() -> None:
 
 def test_nan_is_not_its_business() -> None:
     assert judge(LossSpike(), rows(100, loss=_with(falling(100), 60, float("nan"), 40))) == []
+
+
+def test_one_wrong_example_of_a_solved_task_is_information() -> None:
+    solved = [*falling(100, start=2.0, end=0.01), *flat(200, 0.01, noise=0.3)]
+    assert worst(judge(LossSpike(), rows(300, loss=_with(solved, 250, 0.8)))) is Severity.INFO
+    assert alarms(judge(LossSpike(), rows(300, loss=_with(solved, 250, 5.0))))
+
+
+def test_a_fine_tuned_model_is_held_against_what_guessing_gives() -> None:
+    tuned = _with(flat(300, 0.1, noise=0.1), 250, 0.3)
+    assert alarms(judge(LossSpike(), rows(300, loss=tuned)))
+    assert alarms(judge(LossSpike(), rows(300, loss=tuned, label__entropy=1.6))) == []

@@ -27,3 +27,8 @@ def test_a_training_that_goes_well_is_no_alarm() -> None:
 
 def test_it_abstains_for_other_optimisers() -> None:
     assert not judge(EpsilonUnderflow(), rows(160, loss=flat(160)))
+
+
+def test_tiny_steps_and_next_to_nothing_learned_need_no_hundred_steps() -> None:
+    table = [row | {"update/ratio@0.weight": 1e-5} for row in run(flat(160, noise=0.01), 1.0)]
+    assert alarms(judge(EpsilonUnderflow(), table))[0][0] == 44

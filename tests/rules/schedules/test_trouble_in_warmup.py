@@ -26,3 +26,10 @@ def test_a_run_that_gets_on_is_information_and_calm_ones_silent() -> None:
     given = rows(200, loss=falling(200), lr=0.01, update__ratio=0.07, adam__v_ratio_at_w=1.0, attn__entropy_at_a=1.0)
     assert worst(judge(TroubleInWarmup(), given)) is Severity.INFO
     assert judge(TroubleInWarmup(), rows(200, loss=falling(200), lr=0.01, update__ratio=1e-3)) == []
+
+
+def test_steps_too_small_to_throw_anything_are_not_to_blame() -> None:
+    climbs = [*flat(8, 0.15, noise=0.01), *flat(192, 0.25, noise=0.01)]
+    given = {"loss": climbs, "lr": 1e-5, "adam__v_ratio_at_w": 1.0}
+    assert worst(judge(TroubleInWarmup(), rows(200, update__ratio=5e-3, **given))) is Severity.WARNING
+    assert worst(judge(TroubleInWarmup(), rows(200, update__ratio=4e-5, **given))) is Severity.INFO

@@ -30,3 +30,13 @@ def test_one_layer_alone_is_not_the_rate() -> None:
 
 def test_it_abstains_without_updates() -> None:
     assert not judge(UpdatesTooLarge(), rows(50, loss=[2.0**step for step in range(50)], lr=0.1))
+
+
+def test_far_too_large_updates_and_a_loss_that_stands_need_no_hundred_steps() -> None:
+    table = rows(120, loss=flat(120, 2.5, noise=0.01), lr=0.1)
+    assert alarms(judge(UpdatesTooLarge(), [row | ratios(0.3) for row in table]))[0][0] <= 60
+
+
+def test_of_several_optimisers_the_loss_does_not_tell() -> None:
+    table = rows(300, loss=[*flat(150), *flat(150, 1.3)], lr=0.1, grad__norm_applied_at_G=1.0)
+    assert not alarms(judge(UpdatesTooLarge(), [row | ratios(0.2) for row in table]))

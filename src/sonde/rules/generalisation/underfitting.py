@@ -119,7 +119,7 @@ def _has_settled(state: Evaluations, reference: float) -> bool:
     A model that is too small ends so, and as well any model on a task whose targets are partly chance: most are. Labels
     that are wrong in training only leave training above validation, and that is no such end.
     """
-    course = np.array([reference, state.first, *state.validations[1:]] if state.num < 32 else state.validations)
+    course = np.array([reference, *state.validations])
     falls = -np.diff(course)
     slows = falls[-2:].mean() < 0.5 * falls[:2].mean()
     still = abs(falls[-1]) < 0.02 * course[-2]

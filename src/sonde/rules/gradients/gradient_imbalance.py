@@ -25,10 +25,10 @@ class GradientImbalance:
     """Layers of the same kind get gradients of very different size.
 
     What it detects:
-        RMS gradients of weight matrices of one kind (the same name but for numbers) more than `spread` times apart, at
-        `num_looks` looks in a row, or ten times as far across all of them, where that is no steady fall with depth
-        (GRD003 says that). Gradients that are exact zeros for the most part are left out. A warning while training is
-        hurt, else information.
+        RMS gradients of three or more weight matrices of one kind (the same name but for numbers) more than `spread`
+        times apart, at `num_looks` looks in a row, or ten times as far across two or all of them, where that is no
+        steady fall with depth (GRD003 says that). Gradients that are exact zeros for the most part are left out. A
+        warning while training is hurt, else information.
 
     Why it matters:
         One rate cannot suit all of them: what lets the small ones learn throws the large ones about.
@@ -98,7 +98,9 @@ class GradientImbalance:
             if len(places) < 2:
                 continue
             values = layers.values[places]
-            apart = float(values.max() / values.min()) / (self.spread if kind else 10 * self.spread)
+            # Of two it cannot be said which is odd: the first and the last layer of a small net differ by nature.
+            is_kind = kind and len(places) > 2
+            apart = float(values.max() / values.min()) / (self.spread if is_kind else 10 * self.spread)
             if apart > worst and not ((line := slope(values)) is not None and line.r_squared > 0.8):
                 worst, widest = apart, Layers(tuple(layers.names[place] for place in places), values)
         return widest

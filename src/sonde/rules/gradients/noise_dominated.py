@@ -88,7 +88,7 @@ class NoiseDominated:
             and picture.lr > 0.99 * picture.lr_peak
         )
         looked = cosines is not state.cosines
-        num_steps = state.num_steps + 1 if limited and cosine < 2 * self.cosine else 0
+        num_steps = state.num_steps + 1 if limited and abs(cosine) < 2 * self.cosine else 0
         state = NoiseDominatedState(cosines, batch, num_steps)
         lasting = num_steps >= self.patience
         if not lasting and not (looked and abs(cosine) < self.cosine):

@@ -95,7 +95,7 @@ class ThroughputDrop:
         if len(fastest) > _MOST_BLOCKS:
             fastest = (*fastest[:2], *fastest[2::2])
         state = ThroughputDropState(tag, (), fastest, num, since, seconds=seconds if is_slow else 0.0)
-        strong = fast < 0.5 * self.warning * typical and seconds > self.least_s
+        strong = own < 0.5 * self.warning * typical and seconds > self.least_s
         if num < (self.confirmed / 2 if strong else self.confirmed):
             return state, ()
         severity = Severity.CRITICAL if fast < self.critical * typical else Severity.WARNING
