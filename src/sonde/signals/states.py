@@ -3,6 +3,7 @@
 import base64
 import enum
 import math
+import struct
 import sys
 from typing import Any, TypeVar
 
@@ -37,6 +38,8 @@ def dump(state: object) -> Json:
         case None | bool() | int() | str():
             return state
         case float():
+            if math.isnan(state) and _bits(state) != _bits(math.nan):  # its other bits may say that it is missing
+                return {"float": _bits(state)}
             return state if math.isfinite(state) else {"float": number(state)}
         case list():
             return [dump(item) for item in state]
@@ -98,6 +101,8 @@ def _read(plain: Json) -> Any:
             flat = np.frombuffer(base64.b64decode(text, validate=True), np.dtype(dtype))
             # A copy: what `frombuffer` gives cannot be written to.
             return flat[0] if shape is None else flat.reshape([int(str(size)) for size in _list(shape)]).copy()
+        case {"float": str(bits)} if len(bits) == 16:
+            return struct.unpack(">d", bytes.fromhex(bits))[0]
         case {"float": value}:
             return to_number(value)
         case {"tuple": items}:
@@ -140,6 +145,10 @@ def _array(value: np.ndarray[Any, Any] | np.generic) -> Json:
         "shape": list(array.shape) if isinstance(value, np.ndarray) else None,
         "bytes": base64.b64encode(little.tobytes()).decode("ascii"),
     }
+
+
+def _bits(value: float) -> str:
+    return struct.pack(">d", value).hex()
 
 
 def _list(value: Json) -> list[Json]:
