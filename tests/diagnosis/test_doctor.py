@@ -99,3 +99,12 @@ def test_an_idle_rule_is_asked_again_when_its_first_series_comes_and_at_facts() 
             doctor.frame(Frame(LAYERS, step, 0.0, np.ones(2, np.float32)))
     doctor.settle()
     assert rule.steps == [1, 2, 5, 6]
+
+
+def test_a_training_whose_steps_are_all_skipped_is_judged_although_no_row_comes() -> None:
+    doctor = Doctor()
+    told = [finding for total in range(1, 100) for finding in doctor.event("skipped-step", {"total": total})]
+    assert [(finding.code, str(finding.causes[0].cause)) for finding in told] == [("OPT003", "precision-overflow")]
+    few = Doctor()
+    assert not [finding for total in range(1, 30) for finding in few.event("skipped-step", {"total": total})]
+    assert not few.settle()

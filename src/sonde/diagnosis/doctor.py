@@ -17,6 +17,8 @@ from sonde.rules.rule import Look, Rule
 from sonde.rules.scene import Fact, Scene, Scenes
 from sonde.signals import states
 
+_MANY_SKIPPED = 40  # steps in a row: a scaler that halves its scale each time has none left to try
+
 
 class Doctor:
     """Diagnoses a run from its rows, one step after the other.
@@ -44,6 +46,7 @@ class Doctor:
         """… and those of them that took no notice of the last step at which they were asked."""
         self._choose()
         self._step: int | None = None
+        self._last = 0
         self._frames: list[Frame] = []
         self._facts: list[Fact] = []
         self._not_measured: dict[str, str] = {}
@@ -57,22 +60,27 @@ class Doctor:
         found: Sequence[Finding] = ()
         if self._step is not None and frame.step != self._step:
             found = self.settle()
-        self._step = frame.step
+        self._step = self._last = frame.step
         self._frames.append(frame)
         return found
 
-    def event(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Take an event that belongs to the step whose rows came last."""
+    def event(self, kind: str, data: Mapping[str, Any]) -> Sequence[Finding]:
+        """Take an event that belongs to the step whose rows came last; the findings that are new, or worse.
+
+        There are some only where many steps in a row were skipped: no row may come any more.
+        """
         if kind == "not-measured":
             self._not_measured[str(data.get("tag", ""))] = str(data.get("reason", ""))
         self._facts.append(Fact(kind, data))
+        skipped = kind == "skipped-step" and sum(fact.kind == kind for fact in self._facts) >= _MANY_SKIPPED
+        return self.settle() if skipped else ()
 
     def settle(self) -> Sequence[Finding]:
         """Judge the step whose rows are all there."""
-        if self._step is None or not self._frames:
+        if not self._frames and sum(fact.kind == "skipped-step" for fact in self._facts) < _MANY_SKIPPED:
             return ()
         frames = sorted(self._frames, key=lambda frame: frame.columns.table)
-        scene = self._scenes.take(self._step, frames, self._facts)
+        scene = self._scenes.take(self._last, frames, self._facts)
         self._frames, self._facts, self._step = [], [], None
         self._picture_state, picture = self._pictures.step(self._picture_state, scene)
         self._num_steps += "loss" in scene or "lr" in scene
@@ -181,6 +189,7 @@ class Doctor:
             table, tags, *rest = saved_frame
             self._frames.append(Frame(Columns(table, tags), *rest))
         self._step = self._frames[-1].step if self._frames else None
+        self._last = state["num_steps"] if self._step is None else self._step
         self._facts = [Fact(kind, data) for kind, data in state["facts"]]
         self._not_measured, self._num_steps = dict(state["not_measured"]), state["num_steps"]
         self._awaited &= set(state["awaited"])

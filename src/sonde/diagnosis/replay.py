@@ -54,11 +54,11 @@ def replay(
     event = next(waiting, None)
     for frame in heapq.merge(*tables, key=lambda frame: frame.step):
         while event is not None and _step(event) < frame.step:
-            doctor.event(event.kind, event.data)
+            tell(doctor.event(event.kind, event.data))
             event = next(waiting, None)
         tell(doctor.frame(frame))
     while event is not None:  # those of the last step, which is judged with them
-        doctor.event(event.kind, event.data)
+        tell(doctor.event(event.kind, event.data))
         event = next(waiting, None)
     tell(doctor.settle())
     return doctor.diagnosis(run)

@@ -46,7 +46,7 @@ class Consultation:
         if message.kind == wire.FRAME:
             self._found(doctor.frame(message.body))
         elif message.kind == wire.EVENT:
-            doctor.event(message.body["kind"], message.body["data"])
+            self._found(doctor.event(message.body["kind"], message.body["data"]))
         elif message.kind == wire.SETTINGS:
             self._settings = message.body
             self._doctor = Doctor(configured(self._settings))

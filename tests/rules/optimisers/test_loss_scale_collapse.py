@@ -13,6 +13,13 @@ def test_a_scale_below_one_is_an_alarm_at_once_and_critical_when_it_is_gone() ->
     assert worst(judge(LossScaleCollapse(), rows(1, amp__scale=0.25))) is Severity.WARNING
 
 
+def test_skipping_forty_steps_in_a_row_is_critical_whatever_is_known_of_the_scale() -> None:
+    skipped = {3: [Fact("skipped-step", {"total": total}) for total in range(1, 41)]}
+    seen = judge(LossScaleCollapse(), rows(3, loss=1.0), facts=skipped)
+    assert [(step, sighting.severity) for step, sighting in seen] == [(3, Severity.CRITICAL)]
+    assert not judge(LossScaleCollapse(), rows(3, loss=1.0), facts={3: skipped[3][:39]})
+
+
 def test_the_first_search_is_healthy() -> None:
     scales = [65536.0 / 2**step for step in range(8)] + [512.0] * 100
     assert not judge(LossScaleCollapse(), rows(108, amp__scale=scales))

@@ -30,7 +30,8 @@ class LossScaleCollapse:
         A scale below `least`: then not the scaled gradients overflow but the forward pass, or the gradient is not
         finite at any scale; a warning at once, critical below 1e-3. And, once the first search is over (`calm` steps
         without a skip), `falls` falls of the scale within `window` steps: a warning where the scale is a hundredth of
-        what it had settled at, else information. The first search itself is healthy.
+        what it had settled at, else information. The first search itself is healthy, but `skips` skipped steps in a row
+        are none: half of the scale each time, no scale is left to be tried. That is critical.
 
     Why it matters:
         Each fall is a step that was not taken; a scale that goes to zero ends in gradients that underflow, and in a run
@@ -66,6 +67,7 @@ class LossScaleCollapse:
     calm: int = 20
     falls: int = 3
     window: int = 200
+    skips: int = 40
 
     def init(self) -> LossScaleCollapseState:
         """Before the first step."""
@@ -77,6 +79,10 @@ class LossScaleCollapse:
         skipped = sum(fact.kind == "skipped-step" for fact in scene.facts)
         state = state._replace(num_skipped=state.num_skipped + skipped)
         scale = scene.value("amp/scale")
+        if skipped >= self.skips:
+            message = f"{skipped} steps in a row were skipped: gradients are not finite, whatever the loss scale"
+            evidence = tuple(Evidence(tag="amp/scale", step=scene.step, value=v) for v in (scale,) if math.isfinite(v))
+            return state, (Sighting(Severity.CRITICAL, message, evidence=evidence, since=scene.step),)
         if not math.isfinite(scale):
             return state, ()
         fell = scale < state.scale
@@ -95,5 +101,5 @@ class LossScaleCollapse:
         message = f"loss scale {scale:.3g} after {state.num_skipped} skipped steps"
         message += f", {len(recent)} falls within {self.window} steps" if again else ""
         expected = settled if math.isfinite(settled) else 65536.0
-        evidence = Evidence(tag="amp/scale", step=scene.step, value=scale, expected=expected)
-        return state, (Sighting(severity, message, evidence=(evidence,), since=recent[0] if recent else None),)
+        fallen = Evidence(tag="amp/scale", step=scene.step, value=scale, expected=expected)
+        return state, (Sighting(severity, message, evidence=(fallen,), since=recent[0] if recent else None),)
