@@ -119,7 +119,7 @@ class Budget:
         is_preparing = self._is_preparing and self.num_steps <= _MOST_PREPARING_STEPS
         if self._is_limited and not is_preparing and self.num_steps > _PREPARING_STEPS:
             self._state, _ = self._adaptive.step(self._state, own_s, self._usual_s)
-            if with_norms and self._state.stretch >= _STRETCH_BEFORE_NORMS:
+            if with_norms and (self._state.stretch >= _STRETCH_BEFORE_NORMS or self.norm_steps > 1):
                 self._judge_norms(own_s)
         self._is_preparing, self._will_prepare = self._will_prepare, False
         self._sampled = self._on_gpu and self.num_steps % _SAMPLED_STEPS == 0

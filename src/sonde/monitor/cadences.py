@@ -13,7 +13,9 @@ _EARLY_INTERVAL = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cadences:
-    """When what is measured. The loss, the learning rate and global norms are measured at every step.
+    """When what is measured; the loss and the learning rate are at every step.
+
+    So are global norms, unless reading all gradients alone takes more than the budget (see `Budget`).
 
     Where a family rotates, each of its tensors or blocks has its turn once an interval, spread evenly over the steps.
 

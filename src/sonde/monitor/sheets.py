@@ -11,8 +11,20 @@ from sonde.probes.probe import Reading, Row
 
 # What every step must have. The rest may be left behind where there is no room.
 _ESSENTIAL = frozenset(
-    {"loss", "part", "lr", "grad", "norm", "norm_clipped", "clip", "scale", "clip_scale", "grad_scale", "found_inf"}
-    | {"value"}
+    [
+        "loss",
+        "part",
+        "lr",
+        "grad",
+        "norm",
+        "norm_clipped",
+        "clip",
+        "scale",
+        "clip_scale",
+        "grad_scale",
+        "found_inf",
+        "value",
+    ]
 )
 
 
