@@ -1,16 +1,22 @@
 """What has its turn in an iteration of the training loop."""
 
+import math
 import sys
 from collections.abc import Sequence
 
-from sonde.core.cadences import Burst, Every, Rotation, stretched
+from sonde.core.cadences import Burst, Every
 from sonde.monitor.cadences import Cadences
 
 _MOST_EARLY = 100  # slots: with a thousand blocks the first steps would be twice as long
+_ROUNDING = 1e-6  # iterations
 
 
 class Schedule:
     """The cadences as they are kept: stretched by the budget, overruled by a burst or a sweep.
+
+    Beats are counted on a clock that advances by 1 in an iteration, or by 1/stretch where cadences are stretched; a
+    slot whose time lies between an iteration and the next has its turn in it. So a turn comes later when the stretch
+    grows, but is never passed over.
 
     Args:
         cadences: The settings.
@@ -25,9 +31,9 @@ class Schedule:
         """Of so many steps one has its global norms read."""
         self._stretch = 1.0
         self._burst = self._sweep = Burst(0, 0)
+        self._clock, self._next_clock = 0.0, 1.0
         # Asked several times a step, and the same for hundreds of steps.
         self._beats: dict[tuple[str, bool], Every] = {}
-        self._rotations: dict[tuple[str, int], Rotation] = {}
 
     @property
     def iteration(self) -> int:
@@ -36,9 +42,13 @@ class Schedule:
 
     @iteration.setter
     def iteration(self, number: int) -> None:
-        before, self._iteration = self._phase, number
+        before, goes_on = self._phase, number == self._iteration + 1
+        self._iteration = number
         if self._phase != before:
-            self._changed()
+            self.version += 1
+            self._beats.clear()
+        self._clock = self._next_clock if goes_on else float(number)
+        self._next_clock = self._clock + self._pace
 
     @property
     def _phase(self) -> str:
@@ -46,21 +56,20 @@ class Schedule:
             return "sweep"
         return "early" if self._iteration < self.cadences.early_steps else "usual"
 
-    def _changed(self) -> None:
-        self.version += 1
-        self._beats.clear()
-        self._rotations.clear()
+    @property
+    def _pace(self) -> float:
+        return 1.0 if self._phase == "sweep" else 1.0 / self._stretch
 
     @property
     def stretch(self) -> float:
-        """How much rarer than the settings say."""
+        """How much rarer than the settings say, from the next iteration on."""
         return self._stretch
 
     @stretch.setter
     def stretch(self, factor: float) -> None:
         if factor != self._stretch:
             self._stretch = factor
-            self._changed()
+            self.version += 1
 
     def burst(self, num_steps: int) -> None:
         """Measure everything at each of the next steps, from the next iteration on."""
@@ -73,8 +82,13 @@ class Schedule:
 
     def due(self, family: str, ahead: int = 0) -> bool:
         """Whether a family (a field of `Cadences`) has its turn now, or so many iterations ahead."""
-        step = self.iteration + ahead
-        return self._beat(family).due(step) or self._burst.due(step)
+        if self._burst.due(self.iteration + ahead):
+            return True
+        begin, end = self._clock, self._next_clock
+        for _ in range(ahead):
+            begin, end = end, end + self._pace
+        beat = self._beat(family)
+        return _num_turns(beat, 1, begin) < _num_turns(beat, 1, end)
 
     def norms_due(self) -> bool:
         """Whether the global norms have their turn now."""
@@ -84,10 +98,9 @@ class Schedule:
         """Which of a rotating family's slots have their turn now."""
         if self._burst.due(self.iteration):
             return range(num_slots)
-        rotation = self._rotations.get((family, num_slots))
-        if rotation is None:
-            rotation = self._rotations[family, num_slots] = Rotation(self._beat(family, num_slots), num_slots)
-        return rotation.due(self.iteration)
+        beat = self._beat(family, num_slots)
+        first, end = (_num_turns(beat, num_slots, clock) for clock in (self._clock, self._next_clock))
+        return [turn % num_slots for turn in range(first, end)]
 
     def resume(self, iteration: int) -> None:
         """Go on from another iteration."""
@@ -95,22 +108,20 @@ class Schedule:
         self.version += 1
 
     def next_turn(self, family: str, num_slots: int) -> int:
-        """The first iteration after this one in which a slot has its turn, as long as `version` stays the same."""
+        """An iteration after this one before which no slot has its turn, as long as `version` stays the same.
+
+        It is the first in which one has, or where rounding makes that doubtful, the one before.
+        """
         start = self.iteration + 1
         if not num_slots:
             return sys.maxsize
-        if start < self._burst.start_step + self._burst.num_steps:
-            return (
-                start if self._burst.due(start) else min(self._burst.start_step, self._turn(family, num_slots, start))
-            )
-        return self._turn(family, num_slots, start)
-
-    def _turn(self, family: str, num_slots: int, start: int) -> int:
+        if self._burst.due(start):
+            return start
         beat = self._beat(family, num_slots)
-        interval = beat.interval_steps
-        phase = (start - beat.offset) % interval
-        following = -(-phase * num_slots // interval)  # the first slot whose turn is not over
-        return start + following * interval // num_slots - phase
+        turn = _num_turns(beat, num_slots, self._next_clock)
+        ahead = (beat.offset + turn * beat.interval_steps / num_slots - self._next_clock) / self._pace
+        following = start + max(math.floor(ahead - _ROUNDING), 0)
+        return min(following, self._burst.start_step) if start <= self._burst.start_step else following
 
     def _beat(self, family: str, num_slots: int = 1) -> Every:
         key = family, num_slots <= _MOST_EARLY
@@ -124,6 +135,9 @@ class Schedule:
         if self._phase == "sweep":
             interval = min(cadence.interval_steps, self._sweep.num_steps)
             return Every(interval, cadence.offset % interval)
-        if self._phase == "early" and is_small:
-            cadence = self.cadences.early(family)
-        return stretched(cadence, self._stretch)
+        return self.cadences.early(family) if self._phase == "early" and is_small else cadence
+
+
+def _num_turns(beat: Every, num_slots: int, clock: float) -> int:
+    """Turns of all slots before a time, from the offset on; slot j of n has its own at j/n of the interval."""
+    return math.ceil((clock - beat.offset) * num_slots / beat.interval_steps)
