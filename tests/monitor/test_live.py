@@ -211,3 +211,29 @@ def test_nothing_waits_once_the_doctor_has_caught_up(tmp_path: Path, doctor: Any
         assert live.state(60.0)["num_steps"] == 999  # the last one is judged when the next begins, or at the end
         live.close(60.0)
         assert live.waiting_bytes == 0
+
+
+@pytest.mark.parametrize("doctor", PLACES)
+def test_ranks_that_drift_apart_are_found_before_the_training_ends(tmp_path: Path, doctor: Any) -> None:
+    columns = Columns("compared", ("weight/norm", "time/step", "time/backward"))
+    rows = [Frame(columns, step, 0.0, np.array([3 + step / 60, 1.0, 0.7], np.float32)) for step in range(1, 61)]
+    with sonde.record(tmp_path / "run" / "ranks" / "1") as writer:
+        for frame in rows:
+            drift = np.array([1e-3 * max(frame.step - 20, 0), 0, 0], np.float32)
+            writer.append(Frame(columns, frame.step, 0.0, frame.values + drift))
+    found: list[Finding] = []
+    with sonde.record(tmp_path / "run") as writer:
+        live = Live(
+            writer,
+            where=doctor,
+            settings={},
+            on_finding=found.append,
+            say=lambda line: None,
+            together=str(tmp_path / "run"),
+        )
+        for frame in rows:
+            live.append(frame)
+        live.flush()
+        live.close(60.0)
+    (finding,) = [finding for finding in found if finding.code == "DST002"]
+    assert (finding.first_step, finding.causes[0].cause) == (21, "rank-divergence")

@@ -1,21 +1,16 @@
 """The diagnosis of a run that is stored: its rows in the order in which they were recorded."""
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast, final
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sonde.core.findings import Diagnosis, Finding
 from sonde.core.frames import Frame
 from sonde.core.records import Event
+from sonde.diagnosis.across import compared
 from sonde.diagnosis.doctor import Doctor
 from sonde.rules.catalogue import RULES
-from sonde.rules.ranks.rank_divergence import RankDivergence
 from sonde.rules.ranks.rank_series import RankSeries
-from sonde.rules.ranks.straggler import Straggler
-from sonde.rules.rule import Look, Rule, Sighting
-
-ACROSS_RANKS = ("time/step", "time/backward", "weight/norm", "grad/norm_applied")
-"""The series that rules compare between ranks."""
+from sonde.rules.rule import Rule
 
 
 def replay(
@@ -48,8 +43,10 @@ def replay(
             for finding in found:
                 on_finding(finding)
 
-    applied: list[Rule] = [kind() for kind in RULES] if rules is None else list(rules)
-    doctor = Doctor([_across(rule, ranks) for rule in applied] if ranks else applied)
+    applied, across = compared([kind() for kind in RULES] if rules is None else rules)
+    for rule in across:
+        rule.tell(ranks or {})
+    doctor = Doctor(applied)
     waiting = iter(sorted(_on_line(events), key=_step))
     event = next(waiting, None)
     for frame in heapq.merge(*tables, key=lambda frame: frame.step):
@@ -78,24 +75,3 @@ def _on_line(events: Iterable[Event]) -> list[Event]:
                 kept = [earlier for earlier in kept if _step(earlier) <= event.step]
             kept.append(event)
     return kept
-
-
-def _across(rule: Rule, ranks: Mapping[str, RankSeries]) -> Rule:
-    """A rule, or, of those that compare ranks, what it says about these."""
-    return cast("Rule", _Compared(rule, rule.judge(ranks))) if isinstance(rule, Straggler | RankDivergence) else rule
-
-
-@final
-class _Compared:
-    """A rule that has seen all ranks at once; it says at each step what it saw of them by then."""
-
-    def __init__(self, rule: Straggler | RankDivergence, seen: Sequence[tuple[int, Sighting]]) -> None:
-        self.code, self.name, self.needs, self.causes = rule.code, rule.name, rule.needs, rule.causes
-        self.quiet_steps = rule.quiet_steps
-        self._seen = {step: (sighting,) for step, sighting in seen}
-
-    def init(self) -> tuple[Any, ...]:
-        return ()
-
-    def step(self, state: tuple[Any, ...], look: Look) -> tuple[tuple[Any, ...], Sequence[Sighting]]:
-        return state, self._seen.get(look.scene.step, ())

@@ -1,14 +1,18 @@
 """A doctor who is told messages and gives answers: the same beside the training and in a process of its own."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sonde.core import strict_json
 from sonde.core.findings import Finding
+from sonde.diagnosis.across import Compared, compared
 from sonde.diagnosis.doctor import Doctor
 from sonde.monitor import wire
 from sonde.monitor.wire import Message
 from sonde.rules.configuring import configured
+
+if TYPE_CHECKING:
+    from sonde.monitor.colleagues import Colleagues
 
 Answer = dict[str, Any]
 
@@ -25,6 +29,8 @@ class Consultation:
     def __init__(self, say: Callable[[Answer], None]) -> None:
         self._say = say
         self._settings: dict[str, Any] = {}
+        self._colleagues: Colleagues | None = None
+        self._across: list[Compared] = []
         self._doctor = Doctor()
         self._broken = False
 
@@ -44,21 +50,36 @@ class Consultation:
     def _take(self, message: Message) -> None:
         doctor = self._doctor
         if message.kind == wire.FRAME:
+            self._hear()
             self._found(doctor.frame(message.body))
         elif message.kind == wire.EVENT:
             self._found(doctor.event(message.body["kind"], message.body["data"]))
         elif message.kind == wire.SETTINGS:
             self._settings = message.body
-            self._doctor = Doctor(configured(self._settings))
+            self._begin()
+        elif message.kind == wire.RANKS:
+            from sonde.monitor.colleagues import Colleagues  # reads files: 50 MB that few need
+
+            self._colleagues = Colleagues(message.body)
+            self._begin()
         elif message.kind == wire.SAVE:
             self._say({"state": doctor.state_dict()})
         elif message.kind == wire.RESTORE:
-            self._doctor = Doctor(configured(self._settings))
+            self._begin()
             if message.body is not None:
                 self._doctor.load_state_dict(message.body)
         elif message.kind == wire.END:
+            self._hear(at_once=True)
             self._found(doctor.settle())
             self._say({"all": _plain(doctor.findings()), "done": True})
+
+    def _begin(self) -> None:
+        rules, self._across = compared(configured(self._settings))
+        self._doctor = Doctor(rules)
+
+    def _hear(self, *, at_once: bool = False) -> None:
+        if self._colleagues is not None:
+            self._colleagues.tell(self._across, at_once=at_once)
 
     def _found(self, found: Sequence[Finding]) -> None:
         rows = self._doctor.rows()

@@ -38,8 +38,12 @@ def start(
     settings: Mapping[str, Any],
     on_finding: Callable[[Finding], None],
     say: Callable[[str], None],
+    folder: str,
 ) -> "Live | None":
-    """A doctor beside a training; None where there is to be none, as on all ranks but the first."""
+    """A doctor beside a training; None where there is to be none, as on all ranks but the first.
+
+    Where several processes train together, it also compares what all of them record in the run's `folder`.
+    """
     if where == "auto":
         said = os.environ.get("SONDE_DOCTOR", "process")
         if said not in _PLACES:
@@ -48,7 +52,8 @@ def start(
     if where == "off" or ranks.rank():
         return None
     place: Literal["process", "thread"] = "thread" if where == "thread" else "process"
-    return Live(recorder, where=place, settings=settings, on_finding=on_finding, say=say)
+    together = folder if ranks.world_size() > 1 else None
+    return Live(recorder, where=place, settings=settings, on_finding=on_finding, say=say, together=together)
 
 
 class Practice(Protocol):
@@ -83,6 +88,7 @@ class Live:
         settings: Of rules, by name, as `rules.configuring.configured` takes them.
         on_finding: Called with each finding that is new or has got worse, not on the training's thread.
         say: Called with the lines that an epoch's end gives rise to, likewise.
+        together: The folder in which other ranks record as well; None for a single process.
     """
 
     def __init__(
@@ -93,6 +99,7 @@ class Live:
         settings: Mapping[str, Any],
         on_finding: Callable[[Finding], None],
         say: Callable[[str], None],
+        together: str | None = None,
     ) -> None:
         self._recorder, self._on_finding, self._say = recorder, on_finding, say
         self._columns: dict[tuple[str, tuple[str, ...]], Columns] = {}
@@ -103,6 +110,8 @@ class Live:
         self._practice: Practice = _in_process(self._take) if where == "process" else _Beside(self._take)
         if settings:
             self._practice.tell(wire.SETTINGS, dict(settings))
+        if together is not None:
+            self._practice.tell(wire.RANKS, together)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

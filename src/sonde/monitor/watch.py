@@ -171,7 +171,7 @@ class Watch:
         cadence = cadence or (ON_GPU if on_gpu else ON_CPU)
         self._schedule = Schedule(cadence)
         self._sweeps, self._on_finding = Sweeps(), on_finding
-        self._live = live.start(writer, doctor, rules, self._found, self._print)
+        self._live = live.start(writer, doctor, rules, self._found, self._print, str(writer.path))
         self._assembly = Assembly(
             writer if self._live is None else self._live,
             list(optimizers),

@@ -3,15 +3,13 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-import numpy as np
-
-from sonde.core.errors import FormatError, TagNotFound
+from sonde.core.errors import FormatError
 from sonde.core.findings import Diagnosis, Finding
-from sonde.core.records import Float64, Int64
-from sonde.diagnosis.replay import ACROSS_RANKS, replay
+from sonde.diagnosis.across import ACROSS_RANKS
+from sonde.diagnosis.replay import replay
 from sonde.rules.configuring import configured
-from sonde.rules.ranks.rank_series import RankSeries
 from sonde.rules.rule import Rule
+from sonde.store.between_ranks import between_ranks
 from sonde.store.profiles import read_profile
 from sonde.store.reader import Run, load
 
@@ -61,7 +59,7 @@ def diagnose(
         opened.frames(),
         opened.events(),
         rules=rules,
-        ranks=_between_ranks(opened),
+        ranks=between_ranks(opened, ACROSS_RANKS),
         on_finding=on_finding,
     )
 
@@ -74,23 +72,3 @@ def _rules(profile: Mapping[str, object] | str | os.PathLike[str]) -> list[Rule]
         return configured(settings)
     except (TypeError, ValueError) as error:
         raise FormatError(f"{os.fspath(profile)}: {error}") from error
-
-
-def _between_ranks(run: Run) -> dict[str, RankSeries]:
-    """What is compared between ranks, by tag; nothing where there was only one."""
-    ranks = run.ranks()
-    if len(ranks) < 2:
-        return {}
-    parameters = {tuple(one.tags("weight/norm@*")) for one in ranks.values()}
-    # Stages of a pipeline hold other parameters each: only their times can be compared.
-    tags = ACROSS_RANKS if len(parameters) == 1 else [tag for tag in ACROSS_RANKS if tag.startswith("time/")]
-    return {tag: {rank: _points(one, tag) for rank, one in ranks.items()} for tag in tags}
-
-
-def _points(run: Run, tag: str) -> tuple[Int64, Float64]:
-    """Steps and values of a series, none where a rank did not record it."""
-    try:
-        series = run.series(tag)
-    except TagNotFound:
-        return np.empty(0, np.int64), np.empty(0)
-    return series.step, series.value.astype(np.float64)
