@@ -41,7 +41,8 @@ def test_a_rate_too_high_is_lowered_to_the_updates_that_are_usual_early() -> Non
     assert factor(step=300, ratio_peak=0.2) == 0.05
     assert factor(step=5_000, ratio_peak=0.2) == 0.05
     assert factor(step=300, ratio_peak=0.02) == 0.3
-    assert factor(step=300, ratio_peak=50.0) == 0.01
+    assert factor(step=300, ratio_peak=0.9) == 0.01
+    assert factor(step=300, ratio_peak=50.0) == 0.1, "the size of an explosion says nothing of the rate"
     assert factor() == 0.1
 
 
@@ -65,6 +66,19 @@ def test_gradients_that_explode_from_the_start_are_a_matter_of_initialisation_la
     for latest in (900.0, math.inf, math.nan):
         assert first(grad_start=2.0, grad_median=1.0, grad_norm=latest).args == {"max_norm": 1.0}
     assert first().action is Action.CLIP
+
+
+def test_where_activations_grow_with_depth_normalisation_comes_before_drawing_anew() -> None:
+    def first(tag: str, last: float, at_first: float) -> Action:
+        evidence = Evidence(tag=tag, step=20, value=last, expected=at_first)
+        depth = replace(FINDING, code="ACT005", name="variance-with-depth", evidence=(evidence,))
+        return remedies_for(Cause.BAD_INITIALISATION, Picture(), depth)[0].action
+
+    assert first("act/rms@blocks.8", 300.0, 0.6) is Action.ADD_LAYERNORM
+    assert first("act/rms@blocks.8", 1e-5, 0.6) is Action.REINITIALISE
+    assert first("grad/rms@8.bias", 0.01, 3.0) is Action.ADD_LAYERNORM
+    assert first("grad/rms@8.bias", 3.0, 0.01) is Action.REINITIALISE
+    assert remedies_for(Cause.BAD_INITIALISATION, Picture(), FINDING)[0].action is Action.REINITIALISE
 
 
 def test_embeddings_that_grow_get_a_lower_rate_of_their_own() -> None:

@@ -167,6 +167,11 @@ def test_a_softmax_before_a_cross_entropy_is_found_whatever_the_loss_is_given_as
 def test_probabilities_into_an_nll_loss_and_a_sigmoid_before_bce_with_logits_are_found() -> None:
     assert train(net().append(nn.Softmax(1)), loss_of=functional.nll_loss).checks() == {"double-softmax"}
 
+    def of_exponentials(out: Tensor, y: Tensor) -> Tensor:
+        return functional.cross_entropy(out.exp(), y)
+
+    assert train(net().append(nn.LogSoftmax(1)), loss_of=of_exponentials).checks() == {"double-softmax"}
+
     def binary(out: Tensor, y: Tensor) -> Tensor:
         return functional.binary_cross_entropy_with_logits(out[:, 0], (y > 2).float())
 

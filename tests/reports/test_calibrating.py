@@ -37,7 +37,7 @@ def test_good_runs_fall_silent_and_the_rates_say_so(runs: list[Path], calibratio
     assert (calibration.before, calibration.after) == (0.75, 0.0)
     assert 0 <= calibration.held_out < calibration.before
     (change,) = calibration.changes
-    assert (change.code, change.setting) == ("LOS002", "warning")
+    assert (change.code, change.setting) == ("LOS002", "critical"), "one high loss alarms by that alone"
     assert change.after > change.before
     assert change.runs == tuple(str(runs[i]) for i in (0, 2, 3))
     rules = configured(calibration.profile)

@@ -35,9 +35,21 @@ def remedies_for(cause: Cause, picture: Picture, finding: Finding | None = None)
         return [_REINITIALISE(picture), *remedies]  # larger at the start than later: drawn too large
     if cause is Cause.EMBEDDING_NORM_GROWTH and finding is not None and finding.name == "embedding-norm-grows":
         return [_lower_lr_of(finding.where), *remedies]
+    if cause is Cause.BAD_INITIALISATION and finding is not None and _grows_with_depth(finding):
+        return [_NORM(picture), _REINITIALISE(picture)]  # which holds later layers back too, whatever they grow to
     if cause is Cause.OUTPUT_LOGIT_DRIFT:
         return [_z_loss(finding), *remedies]
     return remedies
+
+
+def _grows_with_depth(finding: Finding) -> bool:
+    """Whether it says that activations grow from layer to layer, by themselves or by gradients on their way back."""
+    if finding.name != "variance-with-depth" or not finding.evidence:
+        return False
+    last = finding.evidence[0]  # of the last layer, against the first
+    if last.expected is None:
+        return False
+    return last.value > last.expected if last.tag.startswith("act/") else last.value < last.expected
 
 
 Make = Callable[[Picture], Remedy]
@@ -49,8 +61,9 @@ def _usual_ratio(step: int) -> float:
 
 
 def _lower_lr(picture: Picture) -> Remedy:
-    # The largest of all updates comes early, so it is held against what is usual then.
-    factor = _usual_ratio(0) / picture.ratio_peak if picture.ratio_peak > 0 else 0.1
+    # The largest of all updates comes early, so it is held against what is usual then. One as large as the weights
+    # is that of the explosion, and says nothing of the rate that brought it about.
+    factor = _usual_ratio(0) / picture.ratio_peak if 0 < picture.ratio_peak <= 1 else 0.1
     return _lr(float(f"{min(max(factor, 0.01), 0.3):.1g}"))(picture)
 
 
@@ -216,13 +229,13 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
         _BIGGER_BATCH,
     ),
     Cause.BATCH_TOO_SMALL: (_BIGGER_BATCH,),
-    Cause.BATCH_TOO_LARGE: (_raise_lr,),
+    Cause.BATCH_TOO_LARGE: (_lr(5.0),),
     Cause.LONG_SEQUENCE: (
         _clip,
         _advice(Action.ADD_LAYERNORM, "add normalisation, or train on shorter sequences first"),
     ),
     Cause.ATTENTION_LOGIT_GROWTH: (_QK, _lr(0.2)),
-    Cause.ATTENTION_ENTROPY_COLLAPSE: (_lower_lr, _QK),
+    Cause.ATTENTION_ENTROPY_COLLAPSE: (_QK, _lower_lr),
     Cause.OUTPUT_LOGIT_DRIFT: (_lr(0.5),),
     Cause.EMBEDDING_NORM_GROWTH: (_DECAY, _lr(0.5)),
     Cause.PRECISION_OVERFLOW: (_BF16, _advice(Action.USE_FP32, "train in float32")),

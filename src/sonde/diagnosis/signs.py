@@ -9,25 +9,41 @@ SUDDEN = frozenset({"DAT002", "GRD002", "LOS002", "OPT002", "SCH001", "SYS001", 
 """Conditions that begin at a step of their own. Others are there long before they are measured or confirmed."""
 
 BACKDATED = frozenset(
-    {"DAT006", "GEN001", "GEN002", "GEN003", "GEN006", "LOS004", "LOS005", "LOS007", "LOS008", "LOS009", "SCH003"}
+    {
+        *("DAT006", "GEN001", "GEN002", "GEN003", "GEN006", "GRD003", "GRD008", "GRD012", "LOS004", "LOS005"),
+        *("LOS007", "LOS008", "LOS009", "SCH003", "UPD002", "WGT004", "WGT006"),
+    }
 )
 """Conditions that are dated back to when they may have begun, often to the first step: they tell no onset."""
 
 COLLAPSE = frozenset({"ACT004", "DAT001", "GRD005", "LOS001", "NUM002", "OPT003", "WGT001"})
 """What is still worth knowing of a training whose loss is no longer finite."""
 
-PAIRS = (("UPD001", "GRD001"), ("UPD001", "LOS003"), ("GRD001", "LOS003"), ("ACT001", "LOS003"), ("ACT001", "UPD001"))
+PAIRS = (
+    ("UPD001", "GRD001"),
+    ("UPD001", "LOS003"),
+    ("GRD001", "LOS003"),
+    ("ACT001", "LOS003"),
+    ("ACT001", "UPD001"),
+    ("ATT001", "ATT002"),
+    ("GEN003", "DAT004"),
+)
 """Conditions of which it matters which came first."""
 
 _LATE_STEPS = 5
+
+_LATE_LOOKS = {"UPD004": 15, "WGT002": 20}
+"""More of them where a tensor is only looked at every ten steps or so: it is dated by the look."""
 
 
 def signs(findings: Iterable[Finding], onset: int) -> Mapping[str, Finding]:
     """What may explain trouble that began at `onset`, by code; of several findings of a code the first.
 
-    A sudden condition that began more than five steps after the onset is left out: it may be a consequence, and cannot
-    be the cause. So is nearly everything that began after the loss was no longer finite. An alarm also stands under its
-    code with a "!", and of some pairs the one that came first under both codes with a "<" between them.
+    A sudden condition that began more than five steps after the onset (or by the next look at it, where looks are rare)
+    is left out: it may be a consequence, and cannot be the cause. So is nearly everything that began after the loss was
+    no longer finite. An alarm also stands under its code with a "!", one that names places under its code with an "@"
+    (with "@1" where it is a single one), and of some pairs the one that came first under both codes with a "<" between
+    them.
     """
     by_code: dict[str, Finding] = {}
     for finding in findings:
@@ -37,17 +53,19 @@ def signs(findings: Iterable[Finding], onset: int) -> Mapping[str, Finding]:
     seen = {
         code: finding
         for code, finding in by_code.items()
-        if not (code in SUDDEN and finding.first_step > onset + _LATE_STEPS)
+        if not (code in SUDDEN and finding.first_step > onset + _LATE_LOOKS.get(code, _LATE_STEPS))
         and not (collapse is not None and finding.first_step > collapse and code not in COLLAPSE)
     }
     alarms = {f"{code}!": finding for code, finding in seen.items() if finding.severity.is_alarm}
+    places = {f"{code}@": finding for code, finding in seen.items() if finding.where}
+    places |= {f"{code}@1": finding for code, finding in seen.items() if len(finding.where) == 1}
     orders = {
         f"{one}<{two}": seen[one]
         for pair in PAIRS
         for one, two in (pair, pair[::-1])
         if one in seen and two in seen and seen[one].first_step < seen[two].first_step
     }
-    return seen | alarms | orders
+    return seen | alarms | places | orders
 
 
 def onset(finding: Finding) -> int:

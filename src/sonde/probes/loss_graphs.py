@@ -44,7 +44,8 @@ class LossGraph(NamedTuple):
         reduction: `none`, `mean` or `sum`, of that loss or of a sum right after it.
         is_scaled: Whether something was multiplied or divided after it.
         is_whole: Whether nothing else was added to it.
-        given: What made the loss's input, of `softmax`, `log-softmax` and `sigmoid`; empty for anything else.
+        given: What made the loss's input, of `softmax` (or exp of `log-softmax`), `log-softmax` and `sigmoid`; empty
+            for anything else.
         twice: Whether a cross-entropy normalises what is normalised already: `softmax` or `log-softmax` before it.
     """
 
@@ -107,6 +108,8 @@ def _maker(node: Any) -> tuple[str, Any]:
         name = following.name()
         if name in names:
             return names[name], following
+        if name == "ExpBackward0" and _maker(following)[0] == "log-softmax":
+            return "softmax", following
         if name not in _PLAIN:
             return "", None
         node = following

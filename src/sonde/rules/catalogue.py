@@ -22,7 +22,9 @@ from sonde.rules.generalisation.training_held_back import TrainingHeldBack
 from sonde.rules.generalisation.underfitting import Underfitting
 from sonde.rules.generalisation.validation_stalls import ValidationStalls
 from sonde.rules.gradients.always_clipped import AlwaysClipped
+from sonde.rules.gradients.batches_scatter import BatchesScatter
 from sonde.rules.gradients.exploding_gradients import ExplodingGradients
+from sonde.rules.gradients.few_steps_an_epoch import FewStepsAnEpoch
 from sonde.rules.gradients.gain_drift import GainDrift
 from sonde.rules.gradients.gradient_imbalance import GradientImbalance
 from sonde.rules.gradients.gradient_shape import GradientShape
@@ -91,6 +93,7 @@ from sonde.rules.weights.non_finite_weight import NonFiniteWeight
 from sonde.rules.weights.weight_norm_jump import WeightNormJump
 from sonde.rules.weights.weight_norms_diverge import WeightNormsDiverge
 from sonde.rules.weights.weights_shrink import WeightsShrink
+from sonde.rules.weights.weights_swell import WeightsSwell
 
 RULES: tuple[type[Rule], ...] = (
     DeadUnits,
@@ -130,6 +133,8 @@ RULES: tuple[type[Rule], ...] = (
     AlwaysClipped,
     NoiseDominated,
     NoGradient,
+    FewStepsAnEpoch,
+    BatchesScatter,
     MissingZeroGrad,
     ZeroGradMisplaced,
     ParameterNotInOptimizer,
@@ -183,4 +188,5 @@ RULES: tuple[type[Rule], ...] = (
     WeightNormsDiverge,
     WeightsShrink,
     IdenticalUnits,
+    WeightsSwell,
 )

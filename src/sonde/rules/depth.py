@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from sonde.core.records import Float64
 from sonde.rules.scene import Layers, Scenes
-from sonde.signals.medians import middle
 
 _WEIGHT = re.compile(r"(?:^|[._])(?:weight|w|kernel)(?:_[ih]h_l\d+(?:_reverse)?)?$|_proj_weight$|in_proj_weight$")
 _NOT_DEEP = re.compile(
@@ -60,11 +59,17 @@ def latest_matrices(scenes: Scenes, path: str) -> Layers | None:
 
 
 def latest_typical(scenes: Scenes, path: str) -> float:
-    """The median of a statistic's latest finite values over the weight matrices; NaN where there are none."""
+    """The median of a statistic's latest finite values over the weight matrices; NaN where there are none.
+
+    Of two in the middle the geometric mean: statistics of layers lie decades apart, and of an even number half may be
+    of another kind, such as tables that start at zero.
+    """
 
     def compute() -> float:
         layers = latest_matrices(scenes, path)
-        return math.nan if layers is None else middle([v for v in layers.values.tolist() if math.isfinite(v)])
+        finite = [] if layers is None else sorted(v for v in layers.values.tolist() if math.isfinite(v))
+        low, high = finite[(len(finite) - 1) // 2 :][:1], finite[len(finite) // 2 :][:1]
+        return math.sqrt(low[0] * high[0]) if finite else math.nan
 
     return scenes.derived(f"typical {path}", (path, *_OF_WEIGHTS), compute)
 

@@ -19,7 +19,8 @@ from sonde.signals.robust_z import RobustZ, RobustZState
 _FIRST = 5
 _PHASES = tuple(Phase)
 _JUDGED = 100
-_LEFT_OUT = 2  # blocks of four losses
+_LEFT_OUT = 4  # blocks of two losses: with wider ones there are too few in 40 to know their noise by
+_LEAST_BLOCKS = 16
 _EVERY = 4
 """Losses between two judgements of whether the loss gets better, over the last 100."""
 
@@ -117,10 +118,12 @@ class Picture(NamedTuple):
     def came_trained(self) -> bool:
         """Whether the model knew its task when the run began, as in fine-tuning: it beat guessing by far.
 
-        Guessing gives the entropy of the labels. Where that was not measured, the right class of a cross-entropy had
-        most of the normaliser already: a new model's loss is about log Z.
+        Guessing gives the entropy of the labels. Or the right class of a cross-entropy had most of the normaliser
+        already, since a new model's loss is about log Z; not where guessing is known to be better still, which large
+        logits of any size can be.
         """
-        return self.loss_start < 0.7 * self.trivial or self.loss_start < 0.5 * self.log_z
+        has_share = self.loss_start < 0.5 * self.log_z and not self.loss_start > self.trivial
+        return self.loss_start < 0.7 * self.trivial or has_share
 
     @property
     def is_solved(self) -> bool:
@@ -139,10 +142,13 @@ class Picture(NamedTuple):
 
     @property
     def is_thriving(self) -> bool:
-        """Whether the loss falls beyond its noise, or has lost a fifth of its start and is as low as it ever was."""
-        gained = self.loss_start - self.loss_best
-        best = self.progress > 0.2 and self.loss_smooth - self.loss_best < 0.1 * gained
-        return self.is_falling or best
+        """Whether the loss falls beyond its noise, or has lost a fifth of its start and is as low as it ever was.
+
+        As low, that is by a tenth of what it gained, and by a third of itself unless it is nearly gone.
+        """
+        gained, rise = self.loss_start - self.loss_best, self.loss_smooth - self.loss_best
+        near = self.is_solved or rise < 0.35 * abs(self.loss_best)
+        return self.is_falling or (self.progress > 0.2 and rise < 0.1 * gained and near)
 
     @property
     def is_impaired(self) -> bool:
@@ -184,7 +190,7 @@ class Pictures:
             self._slow.init(6),
             self._plateau.init(1),
             self._phases.init(1),
-            Course(),
+            Course(width=2),
         )
 
     def step(self, state: PictureState, scene: Scene) -> tuple[PictureState, Picture]:
@@ -259,8 +265,8 @@ class Pictures:
 
 
 def _most_fall(means: tuple[float, ...]) -> float:
-    """The fall of the line through some blocks, where it falls, and two standard errors; NaN below eight blocks."""
-    if len(means) < 8:
+    """The fall of the line through some blocks, where it falls, and two standard errors; NaN below 16 blocks."""
+    if len(means) < _LEAST_BLOCKS:
         return math.nan
     slope, error = line_through(means)
     return (max(-slope, 0.0) + 2 * error) * len(means)

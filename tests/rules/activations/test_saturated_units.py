@@ -43,3 +43,9 @@ def test_functions_that_saturate_as_the_loss_falls_are_sure_of_themselves() -> N
     for at in (99, 149, 199):
         table[at] |= {"act/saturated@one": 0.9, "act/saturated@two": 0.9}
     assert worst(judge(SaturatedUnits(), table)) is Severity.INFO
+
+
+def test_a_loss_that_cannot_have_fallen_need_not_be_waited_for_where_nearly_all_is_saturated() -> None:
+    table = rows(90, loss=flat(90, noise=0.005))
+    assert alarms(judge(SaturatedUnits(), [row | {"act/saturated@tanh": 0.95} for row in table]))[0][0] == 40
+    assert not alarms(judge(SaturatedUnits(), [row | {"act/saturated@tanh": 0.7} for row in table]))

@@ -24,3 +24,8 @@ def test_they_are_information_while_the_loss_falls() -> None:
 def test_heads_that_specialise_are_healthy_and_nan_is_left_out() -> None:
     assert not judge(AttentionEntropyCollapses(), run(flat(200), [0.9, 0.6, 0.4, 0.3]))
     assert not judge(AttentionEntropyCollapses(), run(flat(200), [float("nan")] * 4))
+
+
+def test_it_is_dated_by_the_first_look_that_saw_it() -> None:
+    seen = judge(AttentionEntropyCollapses(), run(falling(200), [0.8, 0.05, 0.04, 0.03]))
+    assert {sighting.since for _, sighting in seen} == {51}

@@ -17,6 +17,14 @@ def test_a_jump_of_loss_and_gradient_after_an_ordinary_step_is_a_bad_batch() -> 
     assert seen[0][1].severity is Severity.WARNING
 
 
+def test_one_outlier_more_among_many_is_none() -> None:
+    table = healthy()
+    for row in table[60:149:9]:
+        row["loss"] = 5.0
+    table[149] |= {"loss": 30.0, "grad/norm": 300.0}
+    assert judge(BadBatch(), table) == []
+
+
 def test_a_jump_that_a_growing_gradient_prepared_is_none() -> None:
     table = healthy()
     for i in range(20):

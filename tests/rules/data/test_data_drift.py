@@ -26,6 +26,13 @@ def test_a_jump_of_the_input_is_dated_and_a_warning_where_the_loss_rises(rises: 
     assert worst(seen) is (Severity.WARNING if rises else Severity.INFO)
 
 
+def test_a_loss_that_rose_long_before_is_not_the_drift_s_doing() -> None:
+    found = table(200, [0.0] * 5 + [1.5] * 5, [1.0] * 5 + [1.8] * 5)
+    for step, row in enumerate(found):
+        row["loss"] = 0.1 + 0.01 * max(step - 20, 0) if step > 3 else 0.5
+    assert worst(judge(DataDrift(), found)) is Severity.INFO
+
+
 def test_a_slow_drift_is_found() -> None:
     stds = list(np.r_[np.ones(4), np.linspace(1.0, 0.3, 12)])
     seen = judge(DataDrift(), table(400, [0.0] * 16, stds))

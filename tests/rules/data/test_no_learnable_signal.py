@@ -63,3 +63,26 @@ def test_a_start_above_what_ignoring_the_inputs_gives_may_come_down_to_it() -> N
     line = np.concatenate([np.linspace(1.86, 1.79, 150), np.full(150, 1.79)])
     table = rows(300, loss=list(line * np.array(flat(300, noise=0.01))), grad__norm=1.0, update__ratio=1e-3)
     assert alarms(judge(NoLearnableSignal(), table, facts=LABELS))
+
+
+def _regression(share: np.ndarray, *, seed: int = 0, num_labels: int = 32) -> list[dict[str, float]]:
+    """Losses that are a share of the mean square of their own noisy targets."""
+    targets = np.random.default_rng(seed).standard_normal((len(share), num_labels)) + 3
+    squares = targets.var(1) + (targets.mean(1) - 3) ** 2
+    numbers = {"label__mean": targets.mean(1).tolist(), "label__std": targets.std(1).tolist()}
+    return rows(len(share), loss=(share * squares).tolist(), grad__norm=0.5, update__ratio=1e-3, **numbers)
+
+
+def test_targets_that_are_numbers_tell_it_through_the_noise_of_their_batches() -> None:
+    start = np.linspace(1.4, 1.0, 10)
+    share = np.concatenate([start, np.full(290, 1.01)]) * np.array(flat(300, noise=0.01))
+    seen = judge(NoLearnableSignal(), _regression(share))
+    assert alarms(seen)[0][0] == 199
+    assert "ignoring the inputs" in seen[0][1].message
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_losses_below_the_mean_square_of_their_targets_are_left_alone(seed: int) -> None:
+    for end in (0.9, 0.5):
+        share = np.geomspace(1.0, end, 400) * np.array(flat(400, noise=0.01))
+        assert alarms(judge(NoLearnableSignal(), _regression(share, seed=seed))) == []

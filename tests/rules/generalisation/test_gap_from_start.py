@@ -41,3 +41,20 @@ def test_validation_in_other_units_is_a_warning_unless_it_is_above_the_start() -
     for factor, severity in ((3.5, Severity.WARNING), (2.0, Severity.INFO), (12.0, Severity.INFO)):
         given = [None if (i + 1) % 40 else factor * means[i // 40] for i in range(120)]
         assert worst(judge(GapFromStart(), rows(120, loss=losses, val__loss=given))) is severity
+
+
+def _at_first(validation: float, step: int = 64, end: float = 0.2) -> Severity | None:
+    losses = [*np.geomspace(1.6, end, step), *[end] * step]
+    given = [validation if (i + 1) % step == 0 else None for i in range(len(losses))]
+    return worst(judge(GapFromStart(), rows(len(losses), loss=losses, val__loss=given)))
+
+
+def test_a_first_evaluation_far_above_a_training_that_has_learned_is_enough() -> None:
+    assert _at_first(4.0) is Severity.WARNING
+    assert _at_first(1.5) is Severity.WARNING
+
+
+def test_a_first_evaluation_is_not_enough_early_on_or_where_much_of_the_learning_shows_in_it() -> None:
+    assert _at_first(4.0, step=40) is None
+    assert _at_first(0.7) is None
+    assert _at_first(4.0, end=1.2) is None

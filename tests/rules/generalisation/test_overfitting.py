@@ -37,3 +37,9 @@ def test_noise_of_frequent_evaluations_is_silent() -> None:
 def test_a_solved_task_cannot_overfit() -> None:
     validations = [0.5, 0.05, 0.01, 0.005, 0.004, 0.005, 0.006, 0.007, 0.008, 0.009]
     assert judge(Overfitting(), _rows(validations, falling(200, end=0.0))) == []
+
+
+def test_the_bend_of_the_first_descent_does_not_count_as_noise() -> None:
+    validations = [1.02, 0.7, 0.6, 0.56, 0.57, 0.59, 0.58, 0.6, 0.62, 0.62, 0.64, 0.67]
+    losses = np.repeat([1.24, 0.79, 0.53, 0.48, 0.39, 0.34, 0.31, 0.27, 0.23, 0.2, 0.17, 0.15], 10).tolist()
+    assert alarms(judge(Overfitting(), _rows(validations, losses)))[0][0] == 100

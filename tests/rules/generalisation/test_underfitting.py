@@ -1,5 +1,7 @@
 """GEN002 underfitting."""
 
+import numpy as np
+
 from sonde.core.findings import Severity
 from sonde.rules.generalisation.underfitting import Underfitting
 
@@ -59,3 +61,30 @@ def test_small_steps_that_lower_a_loss_of_unknown_units_may_be_fine_tuning() -> 
     renamed = [{tag.replace("0/weight", "0.weight"): value for tag, value in row.items()} for row in small]
     assert worst(judge(Underfitting(), rows(200, **given))) is Severity.WARNING
     assert worst(judge(Underfitting(), renamed)) is Severity.INFO
+
+
+def test_a_validation_that_crawls_is_a_warning_though_half_of_the_loss_is_gone() -> None:
+    losses = [*falling(30, start=2.1, end=1.15, noise=0.01), *np.linspace(1.15, 0.95, 226).tolist()]
+    crawls = [1.15, 1.12, 1.1, 1.07, 1.04, 1.02, 0.99, 0.96]
+    given = rows(256, loss=losses, val__loss=_every(256, 32, crawls), lr=0.1)
+    assert [step for step, seen in judge(Underfitting(), given) if seen.severity is Severity.WARNING] == [224, 256]
+
+
+def test_a_learning_curve_and_one_under_a_falling_rate_do_not_crawl() -> None:
+    slows = (1.3 - 0.1 * np.log(np.arange(1, 11))).tolist()
+    losses = np.interp(np.arange(320), 32 * np.arange(1, 11), slows).tolist()
+    given = rows(320, loss=[2.2] * 6 + losses[6:], val__loss=_every(320, 32, slows), lr=0.1)
+    assert worst(judge(Underfitting(), given)) is not Severity.WARNING
+    crawls = [1.15, 1.12, 1.1, 1.07, 1.04, 1.02, 0.99, 0.96]
+    losses = [*[2.1] * 6, *np.linspace(1.15, 0.95, 250).tolist()]
+    given = rows(256, loss=losses, val__loss=_every(256, 32, crawls), lr=np.linspace(0.1, 0.0, 256).tolist())
+    assert worst(judge(Underfitting(), given)) is not Severity.WARNING
+
+
+def test_a_likelihood_that_still_improves_may_have_a_high_floor() -> None:
+    validations = [95.0, 84.0, 75.0, 70.0, 67.0, 64.5, 62.5, 61.0]
+    losses = np.interp(np.arange(240), 30 * np.arange(9), [101.0, *validations]).tolist()
+    given = {"loss": losses, "val__loss": _every(240, 30, validations)}
+    assert worst(judge(Underfitting(), rows(240, **given))) is Severity.INFO
+    of_classes = rows(240, label__entropy=100.0, **given)
+    assert worst(judge(Underfitting(), of_classes)) is Severity.WARNING

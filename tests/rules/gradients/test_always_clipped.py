@@ -12,7 +12,7 @@ def clipped(num: int, losses: list[float], factor: float) -> list[dict[str, floa
 
 def test_a_harsh_clip_with_a_straight_shallow_descent_is_a_warning() -> None:
     losses = (np.linspace(2.0, 1.6, 300) + 0.01 * np.random.default_rng(0).normal(size=300)).tolist()
-    seen = judge(AlwaysClipped(), clipped(300, losses, 0.01))
+    seen = judge(AlwaysClipped(), clipped(300, losses, 0.05))
     assert seen[0][0] == 30
     assert alarms(seen)[0][0] == 100
 

@@ -66,3 +66,17 @@ def test_a_first_step_that_throws_the_weights_away_is_a_warning() -> None:
 def test_smaller_steps_and_gradients_alike_in_all_matrices_are_no_alarm() -> None:
     assert not alarms(judge(ExplodingGradients(), thrown(0.5, 9.0)))
     assert not alarms(judge(ExplodingGradients(), thrown(2.0, 0.3)))
+
+
+def test_norms_that_lie_decades_apart_may_double_three_times() -> None:
+    # Four examples a batch that are all but learned: the norm is as large as what is still wrong among them.
+    rng = np.random.default_rng(3)
+    norms = np.exp(rng.normal(-3.5, 2.0, 300))
+    losses = 0.02 * np.exp(rng.normal(0.0, 1.5, 300))
+    losses[:20] = np.linspace(2.3, 0.05, 20)
+    norms[:20] = 3.0
+    norms[250:254] = [0.5, 1.1, 2.4, 9.0]
+    losses[253] = 0.5
+    assert not alarms(judge(ExplodingGradients(), rows(300, loss=losses.tolist(), grad__norm=norms.tolist())))
+    norms[20:250] = 0.03 * np.exp(rng.normal(0.0, 0.3, 230))
+    assert alarms(judge(ExplodingGradients(), rows(300, loss=losses.tolist(), grad__norm=norms.tolist())))

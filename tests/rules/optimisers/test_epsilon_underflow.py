@@ -32,3 +32,10 @@ def test_it_abstains_for_other_optimisers() -> None:
 def test_tiny_steps_and_next_to_nothing_learned_need_no_hundred_steps() -> None:
     table = [row | {"update/ratio@0.weight": 1e-5} for row in run(flat(160, noise=0.01), 1.0)]
     assert alarms(judge(EpsilonUnderflow(), table))[0][0] == 44
+
+
+def test_every_element_below_epsilon_and_short_steps_need_no_hundred_steps_though_a_little_is_learned() -> None:
+    losses = falling(90, start=3.3, end=2.9, noise=0.01)
+    for share, ratio, steps in ((1.0, 5e-4, [44]), (0.9, 5e-4, []), (1.0, 5e-3, [])):
+        table = [row | {"update/ratio@0.weight": ratio} for row in run(losses, share)]
+        assert [step for step, _ in alarms(judge(EpsilonUnderflow(), table))] == steps

@@ -39,3 +39,12 @@ def test_a_resume_that_kept_its_state_says_nothing() -> None:
     resumed = {11: [Fact("resumed", {})]}
     table = rows(40, lr=0.1, loss=flat(40), update__ratio_at_a=flat(40, 1e-3), adam__zero_share_at_a=0.02)
     assert not judge(OptimizerStateLost(), table, facts=resumed)
+
+
+def test_a_single_tensor_whose_ratio_leaps_after_a_resume_is_no_lost_state() -> None:
+    resumed = {11: [Fact("resumed", {})]}
+    leaps = [1e-3] * 11 + [2e-2] * 3
+    one = rows(14, lr=0.1, update__ratio_at_a=leaps, update__ratio_at_b=1e-3, update__ratio_at_c=1e-3)
+    most = rows(14, lr=0.1, update__ratio_at_a=leaps, update__ratio_at_b=leaps, update__ratio_at_c=1e-3)
+    assert not alarms(judge(OptimizerStateLost(), one, facts=resumed))
+    assert alarms(judge(OptimizerStateLost(), most, facts=resumed))

@@ -43,3 +43,9 @@ def test_a_loss_that_was_flat_before_the_decay_is_silent() -> None:
 def test_a_warmup_from_zero_is_silent() -> None:
     rates = [i / 100 for i in range(100)]
     assert judge(LrVanished(), rows(100, loss=_learned(rates, speed=0.1, floor=0.1), lr=rates)) == []
+
+
+def test_a_rate_that_falls_back_to_where_it_leapt_up_from_has_not_vanished() -> None:
+    rates = [*[0.01] * 150, *[5.0] * 3, *[0.01] * 250]
+    losses = [*_learned([0.01] * 150, speed=0.5, floor=0.0), *flat(253, 1.9)]
+    assert judge(LrVanished(), rows(403, loss=losses, lr=rates)) == []

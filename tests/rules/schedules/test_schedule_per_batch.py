@@ -5,7 +5,7 @@ import math
 from sonde.core.findings import Severity
 from sonde.rules.schedules.schedule_per_batch import SchedulePerBatch
 
-from ..traces import judge, rows, worst
+from ..traces import falling, judge, rows, worst
 
 
 def _rows(rates: list[float], epoch: int) -> list[dict[str, float]]:
@@ -34,3 +34,9 @@ def test_schedules_by_epochs_cosines_lines_and_slow_exponentials_are_silent() ->
 
 def test_rates_that_are_not_measured_change_nothing() -> None:
     assert judge(SchedulePerBatch(), rows(50, loss=1.0)) == []
+
+
+def test_steps_counted_on_purpose_are_information_while_the_loss_gets_on() -> None:
+    rates = [0.7 ** (i // 60) for i in range(400)]
+    assert worst(judge(SchedulePerBatch(), rows(400, lr=rates, loss=falling(400)))) is Severity.INFO
+    assert worst(judge(SchedulePerBatch(), rows(400, lr=rates, loss=2.3))) is Severity.WARNING

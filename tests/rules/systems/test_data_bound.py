@@ -34,3 +34,10 @@ def test_tiny_steps_one_slow_batch_and_pauses_between_epochs_are_no_stall() -> N
     assert judge(DataBound(), table([0.001] * 200, compute_s=0.0005)) == []
     assert judge(DataBound(), table([1.0 if i in (0, 100) else 1e-4 for i in range(200)])) == []
     assert judge(DataBound(), rows(200, time__step=0.1)) == []
+
+
+def test_three_bursts_are_enough_where_they_are_alike() -> None:
+    alike = [0.28 if i % 15 == 0 else 1e-4 for i in range(100)]
+    assert alarms(judge(DataBound(), table(alike)))[0][0] == 46
+    unlike = [wait * (1 + i / 50) for i, wait in enumerate(alike)]
+    assert alarms(judge(DataBound(), table(unlike)))[0][0] > 46

@@ -7,9 +7,10 @@ NAMES = ("a.weight", "a.bias", "b.weight", "b.bias")
 
 
 def run(num: int, still: set[str], lr: float = 0.1) -> list[dict[str, float]]:
-    """Gradients of all at the first step, updates in turns."""
+    """Gradients of all at every fifth step, updates in turns."""
     table = rows(num, loss=falling(num), lr=lr)
-    table[0] |= {f"grad/norm@{name}": 1.0 for name in NAMES}
+    for row in table[::5]:
+        row |= {f"grad/norm@{name}": 1.0 for name in NAMES}
     for step, row in enumerate(table):
         name = NAMES[step % 4]
         row[f"update/norm@{name}"] = 0.0 if name in still else 0.01
@@ -17,13 +18,29 @@ def run(num: int, still: set[str], lr: float = 0.1) -> list[dict[str, float]]:
 
 
 def test_a_layer_that_has_gradients_and_never_moves_is_a_warning_by_the_third_step() -> None:
-    seen = alarms(judge(LayerNotLearning(), run(12, {"a.weight", "a.bias"})))
+    table = [row | {"lr@0": 0.1, "lr@1": 0.0} for row in run(12, {"a.weight", "a.bias"})]
+    seen = alarms(judge(LayerNotLearning(), table))
     assert seen[0][0] == 3
     assert seen[0][1].where == ("a.weight", "a.bias")
 
 
 def test_a_single_parameter_needs_a_second_look() -> None:
     assert alarms(judge(LayerNotLearning(), run(12, {"b.bias"})))[0][0] == 8
+
+
+def test_an_expert_without_tokens_has_a_gradient_of_long_ago_only() -> None:
+    table = run(60, {"a.weight", "a.bias"})
+    for row in table[5:]:
+        for name in ("a.weight", "a.bias"):
+            row.pop(f"grad/norm@{name}", None)
+    assert not judge(LayerNotLearning(), table)
+
+
+def test_weights_whose_norm_changes_do_move_between_the_looks() -> None:
+    table = run(60, {"a.weight", "a.bias"})
+    for number, row in enumerate(table[::5]):
+        row |= {"weight/norm@a.weight": 1.0 + 0.1 * number, "weight/norm@a.bias": 2.0 - 0.1 * number}
+    assert not judge(LayerNotLearning(), table)
 
 
 def test_one_that_has_moved_before_may_rest() -> None:

@@ -40,3 +40,11 @@ def test_far_too_large_updates_and_a_loss_that_stands_need_no_hundred_steps() ->
 def test_of_several_optimisers_the_loss_does_not_tell() -> None:
     table = rows(300, loss=[*flat(150), *flat(150, 1.3)], lr=0.1, grad__norm_applied_at_G=1.0)
     assert not alarms(judge(UpdatesTooLarge(), [row | ratios(0.2) for row in table]))
+
+
+def test_large_updates_that_the_loss_survived_are_not_to_blame_for_what_comes_later() -> None:
+    table = rows(220, loss=[*falling(200, start=2.0, end=0.1, noise=0.02), *[50.0] * 20], lr=0.1)
+    early = [row | ratios(0.15 if step < 5 else 1e-3) for step, row in enumerate(table)]
+    assert not alarms(judge(UpdatesTooLarge(), early))
+    always = [row | ratios(0.15) for row in table]
+    assert alarms(judge(UpdatesTooLarge(), always))[0][0] > 200

@@ -33,3 +33,11 @@ def test_slow_growth_and_biases_that_leave_zero_are_silent() -> None:
     assert judge(WeightNormJump(), _rows(falling(300), 1.0)) == []
     bias = [1e-6 if i < 100 else 0.01 for i in range(300)]
     assert judge(WeightNormJump(), _rows(falling(300), 1.0, weight__rms_at_bias=bias)) == []
+
+
+def test_biases_pass_through_zero_but_one_that_is_overwritten_counts() -> None:
+    crossing = [abs(0.1 * float(np.cos(i / 10))) + 1e-4 for i in range(300)]
+    assert judge(WeightNormJump(), _rows([*falling(200), *flat(100, 3.0)], 1.0, weight__rms_at_bias=crossing)) == []
+    overwritten = [0.05 if i < 200 else 3.0 for i in range(300)]
+    seen = judge(WeightNormJump(), _rows([*falling(200), *flat(100, 3.0)], 1.0, weight__rms_at_bias=overwritten))
+    assert seen[0][1].where == ("bias",)

@@ -24,3 +24,12 @@ def test_without_weight_decay_and_without_shrinking_it_is_silent() -> None:
     assert judge(WeightsShrink(), given) == []
     growing = [None if i % 10 else 10 + 0.01 * i for i in range(200)]
     assert judge(WeightsShrink(), rows(200, loss=flat(200), weight__norm=growing)) == []
+
+
+def test_decay_that_would_leave_nothing_is_a_warning_before_a_hundred_steps() -> None:
+    losses = falling(90, start=1.4, end=1.1, noise=0.01)
+    withering = [None if i % 10 else 4 + 6 * 0.9**i for i in range(90)]
+    strong = rows(90, loss=losses, weight__norm=withering, optimizer__weight_decay_at_0=20.0, lr=3e-3)
+    assert next(step for step, seen in judge(WeightsShrink(), strong) if seen.severity.is_alarm) == 51
+    usual = rows(90, loss=losses, weight__norm=withering, optimizer__weight_decay_at_0=0.1, lr=3e-3)
+    assert worst(judge(WeightsShrink(), usual)) is Severity.INFO

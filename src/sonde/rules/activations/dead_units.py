@@ -13,6 +13,8 @@ from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Look, Sighting
 from sonde.rules.scene import Layers
 
+_NEARLY_ALL = 0.9
+
 
 class DeadUnitsState(NamedTuple):
     """Of gradients: looks in a row with mostly exact zeros, by parameter, and the shares of the first look."""
@@ -32,9 +34,9 @@ class DeadUnits:
         More than `share` of a layer's units silent: in all of the last iterations that were looked at (`act/dead`); or,
         of an activation function, giving one and the same value for every example of the batch at two looks
         (`act/constant`); or more than `share` of a weight matrix' gradient exactly zero at `num_looks` looks in a row,
-        which is the row of each such unit. Any of them is information; a warning while training is hurt, or where the
-        share has grown by half to more than nine tenths since the start and the loss no longer falls. A network whose
-        gradients are *all* exactly zero is a warning at once.
+        which is the row of each such unit. Any of them is information; a warning while training is hurt (from 40 losses
+        on where the share is above nine tenths), or where the share has grown by half to more than nine tenths since
+        the start and the loss no longer falls. A network whose gradients are *all* exactly zero is a warning at once.
 
     Why it matters:
         A dead ReLU stays dead: no gradient reaches it. The layer's width is lost, and with all of it the training.
@@ -100,7 +102,7 @@ class DeadUnits:
         name, (tag, value) = max(found.items(), key=lambda item: item[1][1])
         message = f"{value:.0%} of the units of {name} are silent"
         evidence = Evidence(tag=f"{tag}@{name}", step=look.scene.step, value=float(value), expected=0.0)
-        severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
+        severity = Severity.WARNING if is_hurt(look.picture, soon=value > _NEARLY_ALL) else Severity.INFO
         return state, [Sighting(severity, message, where=tuple(found), evidence=(evidence,))]
 
     def _gradients(self, state: DeadUnitsState, look: Look) -> tuple[DeadUnitsState, list[Sighting]]:
@@ -124,12 +126,12 @@ class DeadUnits:
         values = dict(zip(zeros.names, zeros.values.tolist(), strict=True))
         name = max(found or zeros.names, key=lambda name: values[name])
         grown = (
-            values[name] > 0.9
+            values[name] > _NEARLY_ALL
             and values[name] - known[name][1] > 0.5
             and picture.num_losses >= 100
             and not picture.is_falling
         )
-        alarm = whole or is_hurt(picture) or (grown and not picture.is_solved)
+        alarm = whole or is_hurt(picture, soon=values[name] > _NEARLY_ALL) or (grown and not picture.is_solved)
         message = f"{values[name]:.0%} of the gradient of {name} is exactly zero (at first {known[name][1]:.0%})"
         evidence = Evidence(tag=f"grad/zeros@{name}", step=look.scene.step, value=values[name], expected=known[name][1])
         severity = Severity.WARNING if alarm else Severity.INFO

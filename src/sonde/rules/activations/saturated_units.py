@@ -24,10 +24,11 @@ class SaturatedUnits:
 
     What it detects:
         More than `share` of a sigmoid's, tanh's or the like's values in its flat part, at two looks in a row, or of all
-        of several such functions at one look. Information by itself; a warning while training is hurt, or where more
-        than `most` are saturated and the loss no longer falls while it is not nearly gone and the rate has not decayed,
-        or where all of several bounded functions are saturated to `all_share`, were mostly so at their first look and
-        a tenth of the loss is still there: that is no certainty, which comes with learning.
+        of several such functions at one look. Information by itself; a warning while training is hurt (from 40 losses
+        on where more than `most` are saturated), or where more than `most` are and the loss no longer falls while it is
+        not nearly gone and the rate has not decayed, or where all of several bounded functions are saturated to
+        `all_share`, were mostly so at their first look and a tenth of the loss is still there: that is no certainty,
+        which comes with learning.
 
     Why it matters:
         Hardly any gradient passes a flat function: what lies before it stops learning.
@@ -90,7 +91,8 @@ class SaturatedUnits:
         bounded = look.scenes.latest("act/saturated")
         born = bounded is not None and len(bounded.names) > 1 and bool((bounded.values > self.all_share).all())
         born = born and from_start.issuperset(counts) and picture.progress < 0.9
-        severity = Severity.WARNING if is_hurt(picture) or wide or born else Severity.INFO
+        hurt = is_hurt(picture, soon=values[found[0]] > self.most)
+        severity = Severity.WARNING if hurt or wide or born else Severity.INFO
         message = f"{values[found[0]]:.0%} of the values of {found[0]} are saturated"
         evidence = Evidence(tag=f"act/saturated@{found[0]}", step=look.scene.step, value=values[found[0]], expected=0.0)
         return state, (Sighting(severity, message, where=tuple(found), evidence=(evidence,)),)

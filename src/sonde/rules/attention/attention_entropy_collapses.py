@@ -11,9 +11,9 @@ from sonde.rules.rule import Look, Sighting
 
 
 class AttentionEntropyCollapsesState(NamedTuple):
-    """The first value of each module, and looks in a row at which it was collapsed."""
+    """The first value of each module, looks in a row at which it was collapsed, and the step of the first of these."""
 
-    seen: tuple[tuple[str, float, int], ...] = ()
+    seen: tuple[tuple[str, float, int, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,11 +66,13 @@ class AttentionEntropyCollapses:
         layers = look.scene.layers("attn/entropy_relative")
         if layers is None:
             return state, ()
-        known = {name: (first, count) for name, first, count in state.seen}
+        known = {name: (first, count, since) for name, first, count, since in state.seen}
         values = dict(zip(layers.names, layers.values.tolist(), strict=True))
         for name, value in values.items():
-            first, count = known.get(name, (value, 0))
-            known[name] = first, count + 1 if value < self.low else 0
+            first, count, since = known.get(name, (value, 0, -1))
+            known[name] = (
+                (first, count + 1, since if count else look.scene.step) if value < self.low else (first, 0, -1)
+            )
         state = AttentionEntropyCollapsesState(tuple((name, *rest) for name, rest in known.items()))
         found = sorted((name for name in values if known[name][1] >= 2), key=lambda name: values[name])
         if not found:
@@ -82,4 +84,5 @@ class AttentionEntropyCollapses:
         evidence = Evidence(
             tag=f"attn/entropy_relative@{name}", step=look.scene.step, value=values[name], expected=known[name][0]
         )
-        return state, (Sighting(severity, message, where=tuple(found), evidence=(evidence,)),)
+        began = min(known[name][2] for name in found)
+        return state, (Sighting(severity, message, where=tuple(found), evidence=(evidence,), since=began),)

@@ -26,6 +26,8 @@ class BadBatchState(NamedTuple):
     loss_z: float = float("nan")
     grad_z: float = float("nan")
     lr: float = float("nan")
+    tail: float = 0.0
+    """Moving share of losses that were half of `score` up, over about 50."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +39,8 @@ class BadBatch:
         `ratio` times: a warning where the loss or the gradient spikes at that step (`score` deviations), information
         otherwise. Or, inputs not being measured at that step, the loss jumps from an ordinary step to `jump` times its
         median and 2·`score` deviations, together with the gradient (`grad_jump` times), while the step before had an
-        ordinary loss, gradient and rate: weights that were fine a step ago, on other data.
+        ordinary loss, gradient and rate: weights that were fine a step ago, on other data. Not so where more than
+        `tail` of the last losses were half of `score` up: among many outliers none is a bad batch.
 
     Why it matters:
         A single corrupt batch can undo what hundreds of steps have learned, or bring an optimiser's moments out of
@@ -68,6 +71,7 @@ class BadBatch:
     ratio: float = 4.0
     jump: float = 2.0
     grad_jump: float = 8.0
+    tail: float = 0.05
 
     def init(self) -> BadBatchState:
         """Before the first step."""
@@ -77,7 +81,8 @@ class BadBatch:
         """Look at one more batch."""
         picture = look.picture
         inputs, odd = self._odd(state.inputs, look.scene.layers("batch/absmax"), look.scene.step)
-        new = BadBatchState(inputs, picture.loss_z, picture.grad_z, picture.lr)
+        tail = 0.98 * state.tail + 0.02 * (picture.loss_z > self.score / 2)
+        new = BadBatchState(inputs, picture.loss_z, picture.grad_z, picture.lr, tail)
         grad_jumped = picture.grad_z > self.score and picture.grad_norm > self.grad_jump * picture.grad_median
         if odd:
             hurt = picture.loss_z > self.score or grad_jumped or not math.isfinite(picture.loss)
@@ -87,6 +92,7 @@ class BadBatch:
             message = f"inputs of step {first.step} reach {first.value:.3g}, usually {first.expected:.3g}"
             return new, (Sighting(severity, message, tuple(item.tag.partition("@")[2] for item in odd), odd),)
         ordinary = state.loss_z < self.score / 2 and state.grad_z < self.score / 2 and not picture.lr_jumped
+        ordinary = ordinary and state.tail < self.tail
         steady = abs(picture.lr - state.lr) <= 0.2 * state.lr
         high = picture.loss_z > 2 * self.score and picture.loss > self.jump * picture.loss_median
         # A loss that is all but gone jumps by its own size at every other batch, and by many times that at an example

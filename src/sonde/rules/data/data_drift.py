@@ -46,7 +46,8 @@ class DataDrift:
         standard deviation of a floating-point input lies, in the newer blocks (two at least, and each of the last two),
         apart from the older ones (three at least) by `score` standard errors and by `change` of the deviation; noise is
         taken from the differences of neighbouring blocks, and the cut is the place that parts them best. Information; a
-        warning where the loss is `rise` times its best too.
+        warning where the loss is `rise` times its best too, and that was not before the first half of the way to the
+        change was over: a loss that rose long before, as those of reinforcement learning do, is not the data's doing.
 
     Why it matters:
         What was learned is for other data: the loss rises without any fault of the optimiser, and a validation set from
@@ -126,6 +127,8 @@ class DataDrift:
         word = "mean" if quantity == 1 else "std"
         picture = look.picture
         hurt = picture.loss_best > 0 and picture.loss_smooth > self.rise * picture.loss_best
+        # A loss that has been rising since long before is not the drift's doing.
+        hurt = hurt and 2 * picture.best_step > looks[cut].step
         message = f"the {word} of input {name} went from {before:.3g} to {after:.3g} by step {looks[cut].step}"
         evidence = Evidence(tag=f"batch/{word}@{name}", step=look.scene.step, value=after, expected=before)
         severity = Severity.WARNING if hurt else Severity.INFO

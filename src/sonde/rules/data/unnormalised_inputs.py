@@ -18,7 +18,8 @@ class UnnormalisedInputs:
     What it detects:
         What enters the model's first linear or convolutional layer, after whatever normalises it, has a feature of
         standard deviation above `most_std`, features whose deviations differ by more than `most_spread`, or a mean more
-        than `most_offset` of the largest deviation. Information; a warning where the training is stuck or lost as well.
+        than `most_offset` of the largest deviation. Information; a warning where the training is stuck (from 40 losses
+        on where nothing can have gone) or lost as well.
 
     Why it matters:
         The curvature of the first layer goes with the square of the inputs' scale: a rate that is stable for the
@@ -68,6 +69,6 @@ class UnnormalisedInputs:
             reasons.append(f"a mean {offset:.3g} deviations from 0")
         if not reasons:
             return state, ()
-        severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
+        severity = Severity.WARNING if is_hurt(look.picture, soon=True) else Severity.INFO
         message = f"{state.where[0] if state.where else 'the first layer'} gets {' and '.join(reasons)}"
         return state, (Sighting(severity, message, state.where, since=state.since),)

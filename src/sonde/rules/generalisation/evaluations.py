@@ -64,12 +64,16 @@ class Evaluations(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """Standard deviation of a validation loss about its own course; NaN below five.
+        """Standard deviation of a validation loss about its own course; NaN below five."""
+        return self.noise_since(0)
+
+    def noise_since(self, place: int) -> float:
+        """The same of the evaluations from a place on.
 
         By second differences x₋ − 2x + x₊, which a line leaves at zero and noise of variance σ² at 6σ². Medians of so
         few are too often far too small.
         """
-        if len(self.validations) < 5:
+        if len(self.validations) - place < 5:
             return float("nan")
-        bends = np.diff(np.array(self.validations), 2)
+        bends = np.diff(np.array(self.validations[place:]), 2)
         return math.sqrt(float(np.mean(bends**2)) / 6)

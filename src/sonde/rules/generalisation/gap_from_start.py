@@ -12,6 +12,8 @@ from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Look, Sighting
 
+_RECENT = 10
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GapFromStart:
@@ -27,6 +29,11 @@ class GapFromStart:
         than a quarter of what training fell (as logarithms). *In other units*: validation is more than `units` times
         the training loss, each time by a factor within 30% of the first, below what an untrained model gets in
         training, and falls with it: the two do not average over the same things.
+
+        One evaluation is enough for a warning where it is the first of all, comes after `soon` losses or more, and has
+        a gap beyond what settling explains: by the mean of the last ten losses training is below 0.4 of an untrained
+        model's loss, validation is more than `plain` times as large, and less than half of what training learned shows
+        in it.
 
     Why it matters:
         It speaks for a difference between the two modes or the two data sets: dropout or batch statistics in
@@ -65,6 +72,8 @@ class GapFromStart:
     jump: float = 0.25
     units: float = 3.0
     judged: int = 100
+    plain: float = 5.0
+    soon: int = 60
 
     def init(self) -> Evaluations:
         """Before the first step."""
@@ -73,8 +82,14 @@ class GapFromStart:
     def step(self, state: Evaluations, look: Look) -> tuple[Evaluations, Sequence[Sighting]]:
         """Look at one more step."""
         before = state.num
+        recent = (*state.losses, look.scene.value("loss"))[-_RECENT:]
         state = state.noted(look.scene)
-        if state.num == before or state.num < self.least:
+        if state.num == before:
+            return state, ()
+        if state.num == 1 and self._is_plain(state, look, recent):
+            shown = state._replace(trainings=(float(np.nanmean(recent)),))
+            return state, (self._sighting("at the first evaluation", shown, look, Severity.WARNING),)
+        if state.num < self.least:
             return state, ()
         validations, trainings = np.array(state.validations), np.array(state.trainings)
         floor = 0.1 * untrained(look.picture)
@@ -91,6 +106,15 @@ class GapFromStart:
             large = np.median(np.abs(moves)) > self.jump and float(np.ptp(validations[-8:])) > floor
             erratic = bool(both_ways and large and trainings[-1] < trainings[-8:][0])
         return state, (self._sighting("and jumps about", state, look),) if erratic else ()
+
+    def _is_plain(self, state: Evaluations, look: Look, recent: tuple[float, ...]) -> bool:
+        """Whether the gap of the first evaluation is too large for statistics that have yet to settle."""
+        if look.picture.num_losses < self.soon or not has_level(look):
+            return False
+        training, validation = float(np.nanmean(recent)), state.first
+        reference = float(np.fmax(untrained(look.picture), state.start))
+        apart = reference - validation < 0.5 * (reference - training)
+        return 0 < training < 0.4 * reference and validation > self.plain * training and apart
 
     def _severity(self, state: Evaluations, look: Look) -> Severity:
         """Of a gap that was there at all evaluations so far."""

@@ -14,6 +14,8 @@ from sonde.rules.generalisation.turns import Turn, clear_turn
 from sonde.rules.levels import untrained
 from sonde.rules.rule import Look, Sighting
 
+_ENOUGH = 7
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overfitting:
@@ -21,11 +23,11 @@ class Overfitting:
 
     What it detects:
         The last `patience` validation losses (a quarter of them where there are many) are above the best by more than
-        three times their own noise (from second differences), by 2%, and by `least_rise` of what an untrained model
-        gets, so that a solved task cannot overfit; the best is the lowest median of as many in a row before them. The
-        training loss has fallen by 5% since then. From five evaluations and 30 steps on it is a warning where
-        validation is 10% above its best or the gap is above 30% of the training loss (which counts as at least a tenth
-        of the first validation loss), else information.
+        three times their own noise (from second differences; of those since the best only, once they are seven), by 2%,
+        and by `least_rise` of what an untrained model gets, so that a solved task cannot overfit; the best is the
+        lowest median of as many in a row before them. The training loss has fallen by 5% since then. From five
+        evaluations and 30 steps on it is a warning where validation is 10% above its best or the gap is above 30% of
+        the training loss (which counts as at least a tenth of the first validation loss), else information.
 
         Four to eight evaluations are too few for that test, and must show it to the eye (`clear_turn`): a smooth turn
         of validation by `early_rise`, training that fell at every one, a gap that was small and widened every time. It
@@ -101,6 +103,8 @@ class Overfitting:
         place, best = _best(state.validations[:-late], late)
         turn = Turn(state.steps[place], best, state.trainings[place], float(np.median(latest)), training)
         noise = state.noise if math.isfinite(state.noise) else 0.0
+        if len(state.validations) - place >= _ENOUGH:  # the bend of the first descent is no noise
+            noise = min(noise, state.noise_since(max(place - 1, 0)))
         reference = untrained(look.picture)
         least = max(3 * noise, 0.02 * abs(best), self.least_rise * reference if reference > 0 else 0.0)
         if not (turn.now > best + least and min(latest[-self.patience :]) > best):

@@ -14,6 +14,10 @@ from sonde.rules.depth import latest_typical
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Look, Sighting
+from sonde.signals.phases import Phase
+
+_CRAWLING = {7: 0.8, 8: 0.8, 9: 1.0, 10: 1.0}
+"""By evaluations, what newer falls must be of older ones: those of a logarithm are 0.5 at seven, 0.65 at ten."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +31,14 @@ class Underfitting:
         than `slow`. It is information. From `warning` evaluations and 100 steps on it is a warning, unless validation
         has settled (come down ever more slowly to a level below `settled` of that, which it keeps within 2%, with
         training not above it) or the model came trained. Where what guessing gives is not known, it may have if a fifth
-        of its loss has gone by steps below 5e-4 of the weights, as in fine-tuning.
+        of its loss has gone by steps below 5e-4 of the weights, as in fine-tuning; and it is information while 30% of
+        the loss are gone and each of the last three evaluations brought 1.5%: the floor of such a loss may be high.
+
+        Where validation crawls, both losses need only be above `left`, with the same conditions for a warning. It
+        crawls if one of the seventh to tenth evaluations finds that none of the last five brought more than 5% or cost
+        more than 2%, all of them, over 100 steps at least, 3 to 20%, and the last two about as much as the first two
+        (as much, from the ninth on), at a rate near its peak that does not change, while twice as much as all that had
+        gone before the first evaluation: a learning curve goes on to slow down there.
 
     Why it matters:
         More of the same will not help: the model is too small or too much held back, the rate is too low, or there is
@@ -76,6 +87,7 @@ class Underfitting:
     high: float = 0.6
     slow: float = 0.1
     settled: float = 0.84
+    left: float = 0.42
 
     def init(self) -> Evaluations:
         """Before the first step."""
@@ -93,7 +105,13 @@ class Underfitting:
             reference = float(np.fmax(reference, state.start))
         validation, training = state.validations[-1], state.trainings[-1]
         widest = 1.1 * min(max(1.0, state.first / state.first_training), 1.25) * training
-        if not (min(validation, training) > self.high * reference and validation < widest):
+        constant = (
+            look.picture.phase not in (Phase.WARMUP, Phase.DECAY) and not look.picture.lr < 0.9 * look.picture.lr_peak
+        )
+        fast = reference - state.first > 2 * (state.first - validation)  # a line from start to end is LOS007's
+        crawls = constant and fast and _crawls(state)
+        least = (self.left if crawls else self.high) * reference
+        if not (min(validation, training) > least and validation < widest):
             return state, ()
         last = state.validations[-4:]
         rates = [(a - b) / a if a > 0 else 0.0 for a, b in itertools.pairwise(last)]
@@ -108,9 +126,25 @@ class Underfitting:
             Evidence(tag="loss", step=look.scene.step, value=training, expected=reference),
         )
         lasts = state.num >= self.warning and look.picture.num_losses > 100
-        settled = validation < self.settled * reference and _has_settled(state, reference)
-        severity = Severity.WARNING if lasts and not settled and not _may_be_tuned(look) else Severity.INFO
+        settled = not crawls and validation < self.settled * reference and _has_settled(state, reference)
+        # Of a loss whose floor is not known (the likelihood of a generative model) a third may be all there is.
+        unknown = not look.picture.trivial > 0
+        gets_on = unknown and not crawls and validation < 0.7 * reference and min(rates) > 0.015
+        high = lasts and not (settled or gets_on) and not _may_be_tuned(look)
+        severity = Severity.WARNING if high else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=state.steps[0]),)
+
+
+def _crawls(state: Evaluations) -> bool:
+    """Whether validation falls slowly, and does not slow down as learning curves do."""
+    if state.num not in _CRAWLING or not min(state.validations) > 0 or state.steps[-1] - state.steps[-6] < 100:
+        return False
+    last = np.array(state.validations[-6:])
+    falls = -np.diff(last)
+    rates = falls / last[:-1]
+    whole = (last[0] - last[-1]) / last[0]
+    steady = falls[-2:].sum() > _CRAWLING[state.num] * falls[:2].sum()
+    return bool(rates.min() > -0.02 and rates.max() < 0.05 and 0.03 < whole < 0.2 and steady)
 
 
 def _has_settled(state: Evaluations, reference: float) -> bool:

@@ -39,8 +39,9 @@ class ExplodingGradients:
         Any of these, of the norm *before* clipping. (1) Steady growth: log norm is a line over the last 64 steps (R² ≥
         0.8) that has multiplied the norm by `growth` since the start and past `large`, while the loss is lost or stuck,
         or while the line reaches float32's limit within `horizon` steps. (2) A burst: four norms in a row, each at
-        least doubled, `growth` times the usual one, with a loss above its usual band. (3) Growth with depth: RMS
-        gradients rise geometrically towards the input, the first matrix' more than 100 times the last one's:
+        least doubled, `growth` times the usual one and six deviations of its logarithm above it, with a loss above its
+        usual band; or while the loss is lost. (3) Growth with depth: RMS gradients rise geometrically towards the
+        input, the first matrix' more than 100 times the last one's:
         information, a warning where training is hurt. (4) Heavy tails: `pairs` spikes of the norm within 256 steps,
         each followed by a jump of the loss within five steps that undoes most of what was learned. (5) A first step far
         beyond the later ones: one of the first five norms was `growth` times what became usual; information, a warning
@@ -130,7 +131,9 @@ class ExplodingGradients:
         if len(norms) < 4 or not doubled or not norms[-1] > self.growth * usual:
             return []
         level = picture.loss_median if math.isfinite(picture.loss_median) else picture.loss_start
-        if not (picture.loss > 1.2 * abs(level) or is_lost(picture)):
+        # The norms of small batches that are all but learned lie decades apart.
+        stands_out = not picture.grad_z < 6
+        if not ((picture.loss > 1.2 * abs(level) and stands_out) or is_lost(picture)):
             return []
         severity = Severity.CRITICAL if norms[-1] > 100 * self.growth * usual else Severity.WARNING
         return [self._say(picture, severity, "at least doubled at each of the last three steps", usual)]

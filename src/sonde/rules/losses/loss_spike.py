@@ -28,9 +28,13 @@ class LossSpikeState(NamedTuple):
     last: tuple[float, ...] = ()
     """The last three losses."""
     is_ramp: bool = False
-    """Whether the spike under way grew over several steps."""
+    """Whether the spike under way grew over several steps, or is one of many."""
+    is_sure: bool = False
+    """Whether it is beyond what the run's own tail could bring."""
     highest: tuple[float, ...] = ()
     """The largest scores of the run before this one, fading, largest first."""
+    tail: float = 0.0
+    """Moving share of losses that were three deviations up, over about 50."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,8 +49,10 @@ class LossSpike:
         `critical`, or where it has not come back after `patience` steps, it is critical. A run whose third-highest
         score is s (fading over some 500 steps) must exceed 1.5·s: its own tail says what is usual. A spike that swells
         (the loss before it was two deviations up already) is not a batch's doing but the dynamics', as at the edge of
-        stability, which mostly catch themselves: it stays information for `patience` steps. So does one that stays
-        below the start of a loss of which less than 5% was left.
+        stability, which mostly catch themselves: it stays information for `patience` steps. So do those of a run of
+        whose last losses more than `tail` were half of `warning` up, as outliers' are, and so does one that stays
+        below the start of a loss of which less than 5% was left. A score of log L below `critical` is information for
+        `alone` steps: batches with an outlier have losses as high, and leave the weights as they were.
 
     Why it matters:
         A spike throws away what the last hundreds of steps have learned; one that does not come back is a divergence.
@@ -87,6 +93,8 @@ class LossSpike:
     critical: float = 12.0
     least_rise: float = 0.2
     patience: int = 20
+    alone: int = 5
+    tail: float = 0.05
 
     def init(self) -> LossSpikeState:
         """Before the first step."""
@@ -103,12 +111,18 @@ class LossSpike:
             on_logs = float(_LOGS.judge(state.logs, log).z[0])
             z = min(z, on_logs) if math.isfinite(on_logs) else z
         usual_high = state.highest[2] if len(state.highest) > 2 else 0.0
+        heavy = state.tail > self.tail
         state = state._replace(
-            logs=_LOGS.take(state.logs, log), highest=_noted(state.highest, z), last=(*state.last, picture.loss)[-3:]
+            logs=_LOGS.take(state.logs, log),
+            highest=_noted(state.highest, z),
+            last=(*state.last, picture.loss)[-3:],
+            tail=0.98 * state.tail + 0.02 * (picture.loss_z > self.warning / 2),
         )
         if state.since >= 0:
-            if (middle(state.last) - state.usual) / state.scale < self.warning / 2:
-                return LossSpikeState(state.logs, last=state.last, highest=state.highest), ()
+            doubtful = not state.is_sure and picture.step - state.since <= self.alone
+            level = picture.loss if doubtful else middle(state.last)
+            if (level - state.usual) / state.scale < self.warning / 2:
+                return LossSpikeState(state.logs, last=state.last, highest=state.highest, tail=state.tail), ()
         else:
             rise = picture.loss - picture.loss_median
             top = max(picture.loss_start, _guess(picture))
@@ -116,15 +130,21 @@ class LossSpike:
             if not (z > max(self.warning, 1.5 * usual_high) and rise > least):
                 return state, ()
             swell = state.last[-2] - picture.loss_median if len(state.last) > 1 else 0.0
-            ramp = swell > 2 * picture.loss_scale
+            ramp = swell > 2 * picture.loss_scale or heavy
             state = state._replace(
-                since=picture.step, usual=picture.loss_median, scale=picture.loss_scale, is_ramp=ramp
+                since=picture.step,
+                usual=picture.loss_median,
+                scale=picture.loss_scale,
+                is_ramp=ramp,
+                is_sure=z > self.critical,
             )
         score = (picture.loss - state.usual) / state.scale
         lasting = picture.step - state.since >= self.patience
         severity = Severity.CRITICAL if lasting or score > self.critical else Severity.WARNING
         # Where next to nothing is left, one example that is still wrong is a spike.
         harmless = abs(state.usual) < 0.05 * abs(picture.loss_start) and picture.loss < abs(picture.loss_start)
+        # What the weights have suffered shows at the next losses; these may be the batches' own, as outliers' are.
+        harmless = harmless or (picture.step - state.since < self.alone and not state.is_sure)
         if not has_level(look) or ((state.is_ramp or harmless) and not lasting):
             severity = Severity.INFO
         message = f"loss {picture.loss:.4g}, {score:.0f} robust deviations above its last 128 steps ({state.usual:.4g})"

@@ -29,6 +29,9 @@ class OptimizerStateLostState(NamedTuple):
     num_constant: int = 0
     resumed_step: int = -1
     ratios: tuple[tuple[str, float], ...] = ()
+    """Of each tensor before the run was resumed …"""
+    leaps: tuple[tuple[str, float], ...] = ()
+    """… and how many times as large it is since."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +43,9 @@ class OptimizerStateLost:
         `share`: in a training that goes on it can only fall. (2) The learning rate, after a schedule had brought it to
         less than half, leaps back to exactly its first value, does not move for `patience` steps, and the loss rises
         above its usual band: the scheduler was lost as well. (3) After an event that says that the run was resumed, the
-        update ratio of a tensor is more than `jump` times what it was, at the same rate. All are warnings.
+        update ratio is more than `jump` times what it was, at the same rate, in the median of the tensors that were
+        measured since, at least half of all: a state is lost of all of them, and the ratio of a single small one moves
+        by such factors by itself. All are warnings.
 
     Why it matters:
         Adam's first steps after that are of full size in every direction; what the last steps refined is thrown about.
@@ -125,22 +130,27 @@ class OptimizerStateLost:
         if any(fact.kind in _RESUMES for fact in look.scene.facts):
             latest = look.scenes.latest("update/ratio")
             known = () if latest is None else tuple(zip(latest.names, latest.values.tolist(), strict=True))
-            state = state._replace(resumed_step=look.scene.step, ratios=known)
+            state = state._replace(resumed_step=look.scene.step, ratios=known, leaps=())
         layers = look.scene.layers("update/ratio")
         if layers is None or state.resumed_step < 0 or look.scene.step - state.resumed_step > 20:
             return state
-        before = dict(state.ratios)
-        values = spread(layers, tuple(before))
-        for name, value in zip(before, values.tolist(), strict=True):
-            if math.isfinite(value) and value > self.jump * before[name] > 0:
-                message = (
-                    f"since the run was resumed {name} changes by {value:.2g} a step, before by {before[name]:.2g}"
-                )
-                evidence = Evidence(
-                    tag=f"update/ratio@{name}", step=look.scene.step, value=value, expected=before[name]
-                )
-                since = state.resumed_step
-                seen.append(Sighting(Severity.WARNING, message, where=(name,), evidence=(evidence,), since=since))
+        before, leaps = dict(state.ratios), dict(state.leaps)
+        for name, value in zip(before, spread(layers, tuple(before)).tolist(), strict=True):
+            if math.isfinite(value) and before[name] > 0:
+                leaps[name] = value / before[name]
+        state = state._replace(leaps=tuple(leaps.items()))
+        if 2 * len(leaps) < len(before) or not leaps:
+            return state
+        names = sorted(leaps, key=lambda name: -leaps[name])
+        name = names[len(names) // 2]
+        if leaps[name] > self.jump:
+            value = leaps[name] * before[name]
+            message = f"since the run was resumed {name} changes by {value:.2g} a step, before by {before[name]:.2g}"
+            evidence = Evidence(tag=f"update/ratio@{name}", step=look.scene.step, value=value, expected=before[name])
+            where = tuple(name for name in names if leaps[name] > self.jump)
+            seen.append(
+                Sighting(Severity.WARNING, message, where=where, evidence=(evidence,), since=state.resumed_step)
+            )
         return state
 
 

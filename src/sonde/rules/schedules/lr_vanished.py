@@ -24,6 +24,10 @@ class LrVanishedState(NamedTuple):
     """The relative fall of the loss over the last third of the way, when the rate was gone."""
     share: float = float("nan")
     """What was left of the loss then."""
+    lr: float = float("nan")
+    """The rate of the step before."""
+    base: float = 0.0
+    """The rate before it last leapt up: to fall back to it is no decay."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +39,7 @@ class LrVanished:
         slows the clock: if over the last third of τ the loss still fell by `least_fall` of what was then left, it was
         falling well. Information at once; a warning if more than `high` of the loss is left and training goes on for
         longer than any ordinary schedule does at its end: 30 steps and an eighth of the steps before (a cosine spends
-        7% there, a line 1%).
+        7% there, a line 1%). A rate that falls back to where it was before it leapt up has not vanished.
 
     Why it matters:
         All further steps change nothing.
@@ -76,8 +80,9 @@ class LrVanished:
         if "lr" not in look.scene or not picture.lr_peak > 0:
             return state, ()
         travelled = state.travelled + picture.lr
-        state = state._replace(travelled=travelled)
-        if picture.lr >= self.gone * picture.lr_peak:
+        leapt = picture.lr_jumped and picture.lr > 2 * state.lr
+        state = state._replace(travelled=travelled, lr=picture.lr, base=state.lr if leapt else state.base)
+        if picture.lr >= self.gone * picture.lr_peak or 0 < 0.5 * state.base <= picture.lr:
             if math.isfinite(picture.loss_smooth) and (not state.marks or travelled > 1.1 * state.marks[-1][0]):
                 state = state._replace(marks=(*state.marks, (travelled, picture.loss_smooth))[-_MOST_MARKS:])
             return state._replace(gone=-1), ()

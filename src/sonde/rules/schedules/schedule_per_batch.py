@@ -33,7 +33,8 @@ class SchedulePerBatch:
         Within one epoch (between two rows of `epoch` or evaluations) the rate dropped at least `least_drops` times by
         the same factor, at most 0.95, at equal distances, and has lost `lost` of its value: that is how step and
         exponential schedules look that are stepped after each batch. With stretches of several equal steps between the
-        drops it is a warning; drops at each step may be an exponential decay meant so, and are information.
+        drops it is a warning; drops at each step may be an exponential decay meant so, and are information, as are
+        those of a run without evaluations whose loss gets on.
 
     Why it matters:
         A schedule of thirty epochs is over after thirty batches; the rest of the run learns nothing.
@@ -85,7 +86,9 @@ class SchedulePerBatch:
             f"{state.lr:.3g} so far"
         )
         evidence = Evidence(tag="lr", step=scene.step, value=state.lr, expected=state.start_lr)
-        severity = Severity.WARNING if gap > 1 else Severity.INFO
+        # Who has no epochs counts steps on purpose, as long as the loss gets on.
+        by_steps = look.picture.num_evaluations == 0 and look.picture.is_thriving
+        severity = Severity.WARNING if gap > 1 and not by_steps else Severity.INFO
         return state._replace(is_told=True), (Sighting(severity, message, evidence=(evidence,)),)
 
     def _taken(self, state: SchedulePerBatchState, lr: float, step: int) -> SchedulePerBatchState:

@@ -28,7 +28,8 @@ class DataBound:
         Over the last `window` steps more than `least_share` of the time went into waiting for the next batch, and at
         least `least_s` seconds a step; half a window is enough for `large_share`. It is a warning where nearly every
         step waits as long (so the tenth of the waits that is shortest makes up that share of the shortest steps), or
-        where waits come in at least four bursts at even distances; else it is information. The first ten steps do not
+        where waits come in at least four bursts at even distances (three, where these are the very same and so are the
+        waits, within a tenth); else it is information. The first ten steps do not
         count, and no single wait for more than a quarter of all: the pause of an epoch is no stall.
 
     Why it matters:
@@ -88,6 +89,9 @@ class DataBound:
         bursts = np.flatnonzero(waited > 3 * mean)
         gaps = np.diff(bursts)
         even = len(gaps) >= 3 and gaps.min() > 1 and np.ptp(gaps) <= max(1.0, 0.2 * float(np.median(gaps)))
+        lengths = np.array(waits)[bursts]
+        same = len(gaps) == 2 and gaps.min() > 1 and np.ptp(gaps) == 0 and np.ptp(lengths) < 0.1 * lengths.min()
+        even = even or same
         periodic = even and waited[bursts].sum() > 0.8 * waited.sum()
         if len(waits) < self.window and not (steady or periodic):
             return state, ()

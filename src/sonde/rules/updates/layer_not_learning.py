@@ -1,5 +1,6 @@
 """UPD003 layer-not-learning."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -20,6 +21,10 @@ class LayerNotLearningState(NamedTuple):
     names: tuple[str, ...] = ()
     num_zero: tuple[int, ...] = ()
     num_low: tuple[int, ...] = ()
+    pulled: tuple[int, ...] = ()
+    """The step of the gradient at the last look that counted, 0 where none did."""
+    norms: tuple[float, ...] = ()
+    """The weights' norm at the first look that counted."""
     moved: frozenset[str] = frozenset()
 
 
@@ -28,12 +33,13 @@ class LayerNotLearning:
     """A layer gets gradients but its weights do not change, or far less than its peers'.
 
     What it detects:
-        A true update of exactly zero of a parameter that has never moved, while its gradient is not zero and others
-        move: two such looks at a parameter, or one look each at two parameters after `first_steps` steps. A warning at
-        once: nothing healthy does that, but for a group whose rate is 0. A gradient below `rounding` of the median RMS
-        gradient of all parameters counts as zero. Apart from that, a weight matrix whose
-        ‖Δθ‖/‖θ‖ is below a thousandth of its peers' median and 10 robust deviations (of the logarithm) below it, at
-        three looks: information, a warning while training is hurt.
+        A true update of exactly zero of a parameter that has never moved, by its updates and the norm of its weights,
+        while its gradient is not zero and others move: two such looks at a parameter, each after another look at its
+        gradient; or, where a group has a rate of 0, one look each at two parameters after `first_steps` steps. A
+        warning at once: nothing healthy does that, but for a group whose rate is 0. A gradient below `rounding` of the
+        median RMS gradient of all parameters counts as zero. Apart from that, a weight matrix whose ‖Δθ‖/‖θ‖ is below a
+        thousandth of its peers' median and 10 robust deviations (of the logarithm) below it, at three looks:
+        information, a warning while training is hurt.
 
     Why it matters:
         The layer stays random; the model works around it, if it can.
@@ -48,7 +54,8 @@ class LayerNotLearning:
     When it is wrong:
         A group frozen by a rate of 0 on purpose, or thawed later. Rounding in low precision is reported here too. What
         a loss does not depend on, such as a bias in front of a batch normalisation, has a gradient of rounding errors
-        only, which moves nothing: that is why tiny gradients do not count.
+        only, which moves nothing: that is why tiny gradients do not count. An expert that gets no tokens has no
+        gradient at most steps: that is why a gradient counts once.
 
     References:
         Jiang et al., TrainCheck, OSDI 2025 (silent errors).
@@ -81,7 +88,12 @@ class LayerNotLearning:
         if updates is None or gradients is None:
             return state, ()
         gradient = dict(zip(gradients.names, gradients.values.tolist(), strict=True))
+        steps = {} if gradients.steps is None else dict(zip(gradients.names, gradients.steps.tolist(), strict=True))
+        weights = look.scenes.latest("weight/norm")
+        weight = {} if weights is None else dict(zip(*weights[:2], strict=True))
         zero = dict(zip(state.names, state.num_zero, strict=True))
+        counted = dict(zip(state.names, state.pulled, strict=True))
+        norms = dict(zip(state.names, state.norms, strict=True))
         low = dict(zip(state.names, state.num_low, strict=True))
         far = self._far_below(look)
         # At a rate of 0 for all (the first step of a warmup, the end of a schedule) nothing is meant to move.
@@ -90,19 +102,32 @@ class LayerNotLearning:
         if rates is not None:
             resting = bool(np.all(rates.values == 0))
         moved, negligible = state.moved, self._negligible(look)
+        changed = {name for name, norm in norms.items() if not math.isnan(norm) and weight.get(name, norm) != norm}
+        new = {name for name, norm in zip(updates.names, updates.values.tolist(), strict=True) if norm > 0} | changed
+        if new := new - moved:
+            moved = moved | new
         for name, norm in zip(updates.names, updates.values.tolist(), strict=True):
             pulled = gradient.get(name, 0.0) > 0 and name not in negligible
             still = norm == 0 and pulled and name not in moved and not resting
-            zero[name] = zero.get(name, 0) + 1 if still else 0
+            fresh = steps.get(name, 0) > counted.get(name, 0) or not zero.get(name, 0)
+            zero[name] = zero.get(name, 0) + fresh if still else 0
+            counted[name] = steps.get(name, 0) if still else counted.get(name, 0)
+            norms[name] = norms.get(name, math.nan) if zero[name] != 1 else float(weight.get(name, math.nan))
             low[name] = low.get(name, 0) + 1 if name in far else 0
-        if new := {name for name, norm in zip(updates.names, updates.values.tolist(), strict=True) if norm > 0} - moved:
-            moved = moved | new
-        state = LayerNotLearningState(tuple(zero), tuple(zero.values()), tuple(low[name] for name in zero), moved)
+        state = LayerNotLearningState(
+            tuple(zero),
+            tuple(zero.values()),
+            tuple(low[name] for name in zero),
+            tuple(counted[name] for name in zero),
+            tuple(norms[name] for name in zero),
+            moved,
+        )
         if not moved:
             return state, ()
         seen = []
         still_names = tuple(name for name, count in zero.items() if count)
-        sure = any(count > 1 for count in zero.values()) or len(still_names) > 1
+        stopped = rates is not None and bool((rates.values == 0).any())
+        sure = any(count > 1 for count in zero.values()) or (stopped and len(still_names) > 1)
         if sure and look.scene.step >= self.first_steps:
             name = max(still_names, key=lambda name: zero[name])
             message = f"{name} has a gradient ({gradient[name]:.3g}) but does not move"

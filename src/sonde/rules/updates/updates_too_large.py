@@ -33,7 +33,8 @@ class UpdatesTooLarge:
         in the first 1,000 steps, 1e-3 to 10,000, 1e-4 later, each times η/η_peak), at `num_looks` looks in a row.
         Information by itself. A warning where it was above `limit` and the loss is lost or, after 100 losses (40 if it
         was above twice `limit`), stuck or clearly rising, up to 200 steps later: the ratios may have come down when the
-        damage is done.
+        damage is done. Ratios that the loss has survived do not count: where it found a new best, a tenth below its
+        start, more than `survived` steps after them, they are forgotten.
 
     Why it matters:
         A step of a tenth of the weights is no small step: the gradient does not hold that far, and the loss jumps.
@@ -69,6 +70,7 @@ class UpdatesTooLarge:
 
     limit: float = 0.1
     num_looks: int = 3
+    survived: int = 20
 
     def init(self) -> UpdatesTooLargeState:
         """Before the first step."""
@@ -81,6 +83,8 @@ class UpdatesTooLarge:
         if layers is None or not layers.names:
             return state, ()
         ratio = latest_typical(look.scenes, "update/ratio")
+        if picture.best_step > state.peak_step + self.survived and picture.loss_best < 0.9 * picture.loss_start:
+            state = state._replace(peak=0.0)
         if math.isfinite(ratio) and look.scene.layers("update/ratio") is not None:
             high = ratio > min(self.limit, 10 * phase_ceiling(picture))
             state = UpdatesTooLargeState(

@@ -35,6 +35,8 @@ class WeightNormJumpState(NamedTuple):
     moves: tuple[float, ...] = ()
     num: int = 0
     jumps: tuple[Jump, ...] = ()
+    highest: tuple[float, ...] = ()
+    """The largest RMS of each parameter before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +46,9 @@ class WeightNormJump:
     What it detects:
         From one look to the next (every 10 steps by default) the RMS of a parameter changes by more than `factor`; or
         by more than 50% and `score` times its largest move before (fading). Parameters below `least` of the median RMS
-        (freshly zeroed ones, biases that are still nothing) and the first two looks do not count. It is a warning if
+        (freshly zeroed ones, biases that are still nothing) and the first two looks do not count; nor
+        do biases, which may pass through zero, unless they are 50% above the largest that they ever were and three
+        times the median RMS. A warning if
         the loss is 20% above what was usual within `reach` steps, else information.
 
     Why it matters:
@@ -135,15 +139,21 @@ class WeightNormJump:
         num_new = len(names) - len(state.names)
         before, usual = np.array([*state.rms, *[np.nan] * num_new]), np.array([*state.moves, *[0.0] * num_new])
         both = looked & (now > 0) & (before > 0)
+        highest = np.array([*state.highest, *[np.nan] * (len(names) - len(state.highest))])
         with np.errstate(divide="ignore", invalid="ignore"):
             move = np.abs(np.log(now / before))
         far = (move > np.log(self.factor)) | ((move > np.log(1.5)) & (move > self.score * usual) & (usual > 0))
-        far &= both & (before > (self.least * middle(state.rms) if state.rms else 0.0))
+        usual_size = middle(state.rms) if state.rms else 0.0
+        far &= both & (before > self.least * usual_size)
         found = [
             Jump(picture.step, names[place], float(before[place]), float(now[place]), picture.loss_median)
             for place in np.flatnonzero(far)
+            if not (names[place].endswith("bias") and now[place] < max(1.5 * highest[place], 3 * usual_size))
         ]
         rms = np.where(looked, now, before)
         moves = np.where(both, np.fmax(0.98 * usual, move), usual)
-        new = WeightNormJumpState(names, tuple(rms.tolist()), tuple(moves.tolist()), state.num + 1, state.jumps)
+        highest = np.fmax(highest, rms)
+        new = WeightNormJumpState(
+            names, tuple(rms.tolist()), tuple(moves.tolist()), state.num + 1, state.jumps, tuple(highest.tolist())
+        )
         return new, found if state.num >= 2 else []

@@ -31,6 +31,10 @@ class WeightsShrink:
         loss is left (against the trivial predictor, else the start) and it does not fall beyond noise. It abstains
         where the optimiser is known to have no weight decay.
 
+        After 40 steps already it is a warning where it is the decay beyond doubt: the norm is below `soon_shrunk`, and
+        rate × decay × steps is above 1, so that decay alone would leave less than 1/e of any weight; more than `high`
+        of the loss must be left, and the model not have come trained.
+
     Why it matters:
         Decay takes off more than gradients put on: the function that the model computes fades to a constant.
 
@@ -58,6 +62,7 @@ class WeightsShrink:
 
     shrunk: float = 0.75
     high: float = 0.6
+    soon_shrunk: float = 0.6
 
     def init(self) -> WeightsShrinkState:
         """Before the first step."""
@@ -80,6 +85,10 @@ class WeightsShrink:
             return state, ()
         share = left(picture)
         bad = has_level(look) and picture.num_losses > 100 and share > self.high and not picture.is_falling
+        steps = picture.step - state.first_step
+        decayed = picture.lr * float(decay.values.max()) * steps if decay is not None else 0.0
+        if decayed > 1 and norm < self.soon_shrunk * state.first and not picture.came_trained:
+            bad = bad or (has_level(look) and picture.num_losses >= 40 and share > self.high)
         message = (
             f"norm of all weights fell from {state.first:.4g} to {norm:.4g}, "
             f"and {share:.0%} of what guessing gives is left of the loss"

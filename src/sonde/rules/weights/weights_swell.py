@@ -1,0 +1,115 @@
+"""WGT006 weights-swell."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.depth import matrices
+from sonde.rules.progress import is_hurt
+from sonde.rules.rule import Look, Sighting
+from sonde.signals.medians import middle
+
+
+class WeightsSwellState(NamedTuple):
+    """The first RMS of each matrix (once they have swollen, of the one that grew most), and when that was."""
+
+    first: tuple[tuple[str, float], ...] = ()
+    start: int = -1
+    since: int = -1
+    times: float = 1.0
+    has_jumped: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WeightsSwell:
+    """Most weight matrices become several times as large within the first steps.
+
+    What it detects:
+        The median over weight matrices of RMS over that of the first look reaches `growth` within `early` steps of it,
+        and not from one look to the next, which is a jump (WGT002). Information; a warning while training is hurt, or
+        where the loss has stopped falling with more than half of it left. Models of a single matrix are left out,
+        and matrices that begin below `started` of the (upper) median of their RMS: they start at zero.
+
+    Why it matters:
+        A training adds to its weights; it does not replace them within some dozen steps. Where it does, steps are of
+        the size of the weights, and whatever the initialisation was good for is gone. Update ratios hide it: they fall
+        as the weights grow, while the steps stay as long.
+
+    Evidence:
+        `weight/rms@…` of the first look and now.
+
+    What to do:
+        Divide the learning rate by 10 or more, or warm it up.
+
+    When it is wrong:
+        Small recurrent nets and those that start near zero grow as much in trainings that go well: then the loss falls,
+        and it is information.
+
+    References:
+        Wortsman et al., Small-scale proxies for large-scale transformer training instabilities, ICLR 2024 (what grows
+        with the rate).
+    """
+
+    code: ClassVar[str] = "WGT006"
+    name: ClassVar[str] = "weights-swell"
+    needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.LR_TOO_HIGH,
+        Cause.WARMUP_TOO_SHORT,
+        Cause.EXPLODING_GRADIENTS,
+        Cause.WRONG_LOSS_REDUCTION,
+        Cause.UNNORMALISED_INPUTS,
+        Cause.ACCUMULATION_NOT_SCALED,
+        Cause.MISSING_ZERO_GRAD,
+    )
+    quiet_steps: ClassVar[int] = 400
+
+    growth: float = 3.0
+    early: int = 60
+    started: float = 0.1
+
+    def init(self) -> WeightsSwellState:
+        """Before the first step."""
+        return WeightsSwellState()
+
+    def step(self, state: WeightsSwellState, look: Look) -> tuple[WeightsSwellState, Sequence[Sighting]]:
+        """Look at the weights where they were measured."""
+        late = state.since < 0 and look.scene.step > state.start + self.early
+        if state.has_jumped or (state.start >= 0 and late):
+            return state, ()
+        layers = look.scene.layers("weight/rms")
+        if layers is None:
+            return state, ()
+        if state.since < 0:
+            deep = matrices(layers, look.scenes)
+            pairs = zip(deep.names, deep.values.tolist(), strict=True)
+            now = {name: value for name, value in pairs if math.isfinite(value) and value > 0}
+            first = {**now, **dict(state.first)}
+            state = state._replace(
+                first=tuple(first.items()), start=look.scene.step if state.start < 0 else state.start
+            )
+            # Those that start at zero, as bias tables and adapters do, can only grow.
+            sizes = sorted(first.values())
+            least = self.started * sizes[len(sizes) // 2] if sizes else 0.0
+            times = {name: now[name] / first[name] for name in now if first[name] > least}
+            # By logarithms: of an even number half may be tables that start near zero.
+            typical = math.exp(middle([math.log(value) for value in times.values()])) if times else math.nan
+            state = state._replace(has_jumped=typical > self.growth * state.times, times=typical)
+            if len(times) < 2 or state.has_jumped or not typical >= self.growth:
+                return state, ()
+            widest = max(times, key=lambda name: times[name])
+            state = state._replace(since=look.scene.step, first=((widest, first[widest]),))
+        ((name, at_first),) = state.first
+        message = (
+            f"weights are {state.times:.2g} times as large as at first (median over matrices) after "
+            f"{state.since - state.start} steps"
+        )
+        value = float(layers.values[layers.names.index(name)]) if name in layers.names else math.nan
+        evidence = Evidence(tag=f"weight/rms@{name}", step=look.scene.step, value=value, expected=at_first)
+        picture = look.picture
+        stalled = picture.num_losses >= 100 and picture.is_alone and not picture.is_falling and picture.progress < 0.5
+        severity = Severity.WARNING if stalled or is_hurt(picture) else Severity.INFO
+        return state, (Sighting(severity, message, where=(name,), evidence=(evidence,), since=state.start),)

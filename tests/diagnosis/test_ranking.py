@@ -1,0 +1,80 @@
+"""Which cause is named first where several would bring the same symptoms about."""
+
+import pytest
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Finding, Severity
+from sonde.diagnosis.evidence import ROWS
+from sonde.diagnosis.ranking import Ranking
+from sonde.rules.catalogue import RULES
+
+NAMES = {rule.code: rule.name for rule in RULES}
+
+
+def named(*seen: str) -> Cause:
+    """The first cause of the first alarm, of findings as `CODE`, or `CODE!` for alarms, with `@place` and `:step`."""
+    findings = []
+    for one in seen:
+        text, _, step = one.partition(":")
+        text, *where = text.split("@")
+        code = text.rstrip("!")
+        findings.append(
+            Finding(
+                code=code,
+                name=NAMES[code],
+                severity=Severity.WARNING if text.endswith("!") else Severity.INFO,
+                first_step=int(step or 0),
+                last_step=600,
+                open=True,
+                where=tuple(where),
+                message="it was seen",
+            )
+        )
+    ranking = Ranking([rule() for rule in RULES])
+    return ranking.ordered([ranking.explain(finding, findings) for finding in findings])[0].causes[0].cause
+
+
+def test_no_row_is_written_twice_and_all_are_about_rules_that_there_are() -> None:
+    assert len({(row.cause, row.sign) for row in ROWS}) == len(ROWS)
+    assert {code for row in ROWS for code in row.codes} <= set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("seen", "cause"),
+    [
+        # All weights grew: attention's logits with them.
+        (("ATT001!:27", "ATT002!:52", "LOS005!:99"), Cause.ATTENTION_LOGIT_GROWTH),
+        (("ATT001!:27", "ATT002!:52", "LOS005!:99", "WGT006!:1"), Cause.LR_TOO_HIGH),
+        # Attention that was collapsed at the first look has not grown.
+        (("ATT001!:2", "ATT002:2"), Cause.ATTENTION_ENTROPY_COLLAPSE),
+        # One layer became another; a batch moves all of them.
+        (("DAT002!:180", "GRD002:180", "WGT002!@2.weight:190", "GRD001!:201"), Cause.WEIGHT_NORM_JUMP),
+        (("DAT002!@0:151", "GRD002!:151", "LOS002!:151", "WGT002!@0.weight@2.weight:151"), Cause.BAD_BATCH),
+        (("SCH001:150", "DAT002!:151", "LOS002!:151", "WGT002!@0.weight@2.weight:151"), Cause.LR_SPIKE),
+        # Gains that are followed all along do not date a spike.
+        (("GRD008!:93", "SCH001:150", "DAT002!:151", "LOS002!:151", "LOS003!:153", "UPD001!:153"), Cause.LR_SPIKE),
+        # Weights that hardly move cannot show that there is nothing to learn.
+        (("LOS004!", "DAT006!", "GRD011:201"), Cause.NO_LEARNABLE_SIGNAL),
+        (("LOS004!", "DAT006!", "UPD002!:1", "GEN002!"), Cause.LR_TOO_LOW),
+        (("LOS004!", "GRD008!:93", "DAT006!"), Cause.NO_LEARNABLE_SIGNAL),
+        # Every step or in stairs.
+        (("SCH002!:92", "SCH005:24"), Cause.SCHEDULE_DECAYS_TOO_FAST),
+        (("SCH005!:13", "SCH002:40"), Cause.SCHEDULE_MISAPPLIED),
+        # What was seen in the loop or the data explains steps that are too large.
+        (("UPD001!:5", "LOS003!:9", "LOS006!:20"), Cause.LR_TOO_HIGH),
+        (("UPD001!:5", "LOS003!:9", "LOS006!:20", "WGT006!:1", "LOP008!:1"), Cause.WRONG_LOSS_REDUCTION),
+        (("UPD001!:5", "LOS003!:9", "LOS006!:20", "LOP001!:2"), Cause.MISSING_ZERO_GRAD),
+        (("ACT005!:20", "LOS008", "DAT003:3", "ACT001!:21"), Cause.UNNORMALISED_INPUTS),
+        # Constant labels are learned at once, and validation disagrees.
+        (("DAT005!:4", "GEN003!:60", "LOS008", "GRD010:135"), Cause.NO_LEARNABLE_SIGNAL),
+        # Units that are dead are dead in evaluation too.
+        (("GEN006!:72", "LOS007", "ACT001:50"), Cause.UNDERFITTING),
+        # Batches of a handful of examples, and epochs of a handful of batches.
+        (("ACT001!:21", "DAT002!:371", "WGT002!@0.weight:386", "GRD016:100", "LOS008"), Cause.BATCH_TOO_SMALL),
+        (("GEN002!:4", "LOS007", "GRD015:12"), Cause.BATCH_TOO_LARGE),
+        # The gap was there before the data changed.
+        (("GEN003!:60", "DAT004@0:128"), Cause.TRAIN_EVAL_MISMATCH),
+    ],
+)
+def test_the_cause_that_explains_the_others_comes_first(seen: tuple[str, ...], cause: Cause) -> None:
+    assert named(*seen) is cause

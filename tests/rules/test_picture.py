@@ -1,0 +1,35 @@
+"""What the picture says of a training as a whole."""
+
+import numpy as np
+import pytest
+
+from sonde.rules.picture import Picture, Pictures
+from sonde.rules.scene import Scene
+
+from .traces import flat
+
+
+def _after(losses: list[float]) -> Picture:
+    pictures = Pictures()
+    state, picture = pictures.init(), Picture()
+    for step, loss in enumerate(losses, 1):
+        state, picture = pictures.step(state, Scene(step, {"loss": loss}, {}, ()))
+    return picture
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_may_have_gone_is_bounded_from_40_losses_on(seed: int) -> None:
+    assert np.isnan(_after(flat(39, 1.4, noise=0.01, seed=seed)).most_gone)
+    assert _after(flat(44, 1.4, noise=0.01, seed=seed)).most_gone < 0.04
+    line = np.linspace(1.0, 0.8, 44) * np.array(flat(44, noise=0.01, seed=seed))
+    assert _after(line.tolist()).most_gone > 0.12
+
+
+def test_a_model_that_beats_guessing_or_has_most_of_the_normaliser_came_trained() -> None:
+    assert Picture(loss_start=0.9, trivial=1.4).came_trained
+    assert Picture(loss_start=3.0, log_z=10.0).came_trained
+    assert not Picture(loss_start=1.4, trivial=1.4, log_z=1.5).came_trained
+
+
+def test_large_logits_that_do_worse_than_guessing_were_not_trained() -> None:
+    assert not Picture(loss_start=15.0, trivial=1.75, log_z=887.0).came_trained
