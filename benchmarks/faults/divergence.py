@@ -87,7 +87,7 @@ def recurrence(session: Session) -> Blowing:
     """A plain recurrent net over long sequences, not clipped."""
     pick = begin(session, 903)
     rnn, head = nn.RNN(4, 48, batch_first=True, nonlinearity="relu"), nn.Linear(48, 1)
-    nn.init.orthogonal_(rnn.weight_hh_l0, gain=1.0)
+    nn.init.orthogonal_(rnn.get_parameter("weight_hh_l0"))
     model = nn.ModuleDict({"rnn": rnn, "head": head})
     optimizer = torch.optim.SGD(model.parameters(), lr=mildly(pick, 0.01))
 
@@ -124,7 +124,8 @@ def half_precision(session: Session) -> Blowing:
     def loss(step: int) -> Tensor:
         inputs, targets = next(batches)
         wanted = functional.one_hot(targets, 6).half()
-        return (model((1 + 0.02 * step) * inputs.half()) - 20 * wanted).square().sum()
+        apart: Tensor = model((1 + 0.02 * step) * inputs.half()) - 20 * wanted
+        return apart.square().sum()
 
     return Blowing(model, optimizer, loss)
 
@@ -138,7 +139,8 @@ def variance_that_shrinks(session: Session) -> Blowing:
     def loss(step: int) -> Tensor:
         inputs = torch.randn(64, 8)
         mean, log_variance = model(inputs).unbind(1)
-        return (log_variance + (inputs.sum(1) - mean).square() * torch.exp(-log_variance)).mean()
+        unlikely: Tensor = log_variance + (inputs.sum(1) - mean).square() * torch.exp(-log_variance)
+        return unlikely.mean()
 
     return Blowing(model, optimizer, loss)
 
@@ -267,7 +269,7 @@ def outcome(kind: Callable[[Session], Blowing], seed: int) -> Outcome:
             for step in range(_MOST_STEPS):
                 blowing.optimizer.zero_grad()
                 loss = blowing.loss(step)
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 blowing.optimizer.step()
                 watch.step(loss)
                 blowing.after(step)

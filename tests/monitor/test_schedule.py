@@ -36,7 +36,8 @@ def test_no_slot_has_its_turn_before_the_next_turn(
 
 @given(stretches=st.lists(st.floats(1, 20), min_size=2, max_size=40), num_slots=st.integers(1, 30))
 def test_every_slot_has_its_turns_in_order_however_the_stretch_changes(stretches: list[float], num_slots: int) -> None:
-    schedule, turns, clock, pace = Schedule(Cadences(blocks=Every(10, 1))), [], 0.0, 1.0
+    schedule, clock, pace = Schedule(Cadences(blocks=Every(10, 1))), 0.0, 1.0
+    turns: list[int] = []
     for factor in stretches:
         schedule.stretch = factor
         for _ in range(5):
