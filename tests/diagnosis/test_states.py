@@ -41,7 +41,8 @@ _SHARES = ("constant", "dead", "positive", "saturated", "share", "zeros", "relat
 _CHECKS = (
     "accumulation-not-scaled", "batchnorm-few-values", "clip-before-unscale", "constant-labels", "double-softmax",
     "eval-mode-in-training", "frozen-parameter", "input-scale", "missing-zero-grad", "nonfinite-input",
-    "parameter-not-in-optimizer", "summed-loss", "symmetric-units", "train-mode-in-evaluation", "zero-grad-misplaced",
+    "other-player", "parameter-not-in-optimizer", "summed-loss", "symmetric-units", "train-mode-in-evaluation",
+    "zero-grad-misplaced",
 )  # fmt: skip
 
 

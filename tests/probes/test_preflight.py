@@ -458,3 +458,36 @@ def test_a_model_with_a_compiled_part_is_left_alone_and_said_to_be() -> None:
     assert all(not parameter._backward_hooks for parameter in model.parameters())
     assert "compiled" in loop.preflight.not_measured()["preflight/*"]
     loop.close()
+
+
+def test_a_critic_that_somebody_else_trains_is_another_player() -> None:
+    actor, critic = net(), net(out=1)
+    critic[0] = nn.Linear(5, 16)
+    mine, other = torch.optim.SGD(actor.parameters(), lr=0.01), torch.optim.SGD(critic.parameters(), lr=0.01)
+    loop = Loop(actor, mine)
+    for _ in range(4):
+        x, _ = batch()
+        other.zero_grad()
+        critic(actor(x).detach()).square().mean().backward()
+        other.step()
+        mine.zero_grad()
+        loss = -critic(actor(x)).mean()
+        loss.backward()
+        mine.step()
+        loop.close_step(loss)
+    loop.close()
+    assert loop.said_at["other-player"] == 1
+    assert loop.facts["other-player"] == [{"where": [], "num": 4}]
+
+
+def test_a_network_that_nobody_trains_is_no_player() -> None:
+    judge = nn.Linear(5, 3)
+    loop = train(net(), loss_of=lambda out, _: judge(out).square().mean())
+    assert "other-player" not in loop.facts
+
+
+def test_parameters_of_a_loss_that_the_optimiser_holds_are_no_player() -> None:
+    model, head = net(), nn.Linear(5, 3)
+    optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.05)
+    loop = train(model, optimizer=optimizer, loss_of=lambda out, _: head(out).square().mean())
+    assert "other-player" not in loop.facts

@@ -12,6 +12,7 @@ from sonde.probes.hooks import Hooks, is_compiled
 from sonde.probes.membership import Membership
 from sonde.probes.modes import Modes
 from sonde.probes.output_gradients import OutputGradients
+from sonde.probes.players import Players
 from sonde.probes.probe import Reading
 from sonde.probes.seams import Clip, ScalerStep
 from sonde.probes.stacks import user_line
@@ -33,7 +34,7 @@ class Preflight:
     A fact is a name of a check and a plain dictionary: `where` (names of parameters or modules), `value`, `line` (such
     as `train.py:42`, of the call that gave it away, where it can be known) and what else the check has to say. Each is
     said once. What the checks are is said where they are made: `Zeroing`, `Modes`, `OutputGradients`, `Membership`,
-    `Symmetry` and `FirstLooks`; here is made
+    `Players`, `Symmetry` and `FirstLooks`; here is made
 
     - `clip-before-unscale`: gradients were clipped and then reached the scaler's step still scaled, by more than 1.
 
@@ -70,6 +71,7 @@ class Preflight:
         self._outputs = OutputGradients(open_models, self._say, self._hooks)
         self._looks = FirstLooks(open_models, self._say, self._hooks)
         self._membership = Membership(dict(models), dict(optimizers), self._say)
+        self._players = Players(dict(models), dict(optimizers), self._say)
         self._symmetry = Symmetry(dict(models), self._say)
         self._iteration = -1
         self._is_armed = self._stepped = False
@@ -112,6 +114,7 @@ class Preflight:
         self._modes.mark()
         if self._is_armed:
             self._outputs.loss(loss)
+            self._players.loss(loss)
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """An optimiser is about to make its step."""
@@ -169,6 +172,7 @@ class Preflight:
             readings += self._symmetry.end()
         if self._iteration == self._steps - 1:
             self._membership.finish()
+            self._players.finish()
             readings.append(Reading((), self._finish))
         self._is_armed = False
         return readings

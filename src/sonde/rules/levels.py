@@ -24,6 +24,8 @@ def has_level(look: Look) -> bool:
     """Whether the loss measures progress at all: positive, of one player, and never at or below zero when smoothed.
 
     Policy gradients wander about zero, and the losses of players of a game (several optimisers, each with a norm of its
-    own) rise and fall with each other: of those a level says nothing.
+    own) rise and fall with each other: of those a level says nothing. Nor does it of a loss that once rose by something
+    else than the optimiser's steps (`Picture.is_measure`).
     """
-    return look.picture.loss_start > 0 and look.picture.loss_best > 0 and look.picture.is_alone
+    picture = look.picture
+    return picture.loss_start > 0 and picture.loss_best > 0 and picture.is_alone and picture.is_measure

@@ -11,6 +11,7 @@ import numpy as np
 
 from sonde.rules.course import Course, line_through
 from sonde.rules.scene import Scene
+from sonde.rules.upheavals import Upheaval
 from sonde.signals.ema import Ema, EmaState
 from sonde.signals.phases import Phase, Phases, PhasesState
 from sonde.signals.plateau import Plateau, PlateauState
@@ -39,6 +40,7 @@ class Picture(NamedTuple):
         loss_smooth: Moving average over about 20 steps, bias-corrected.
         loss_best: The smallest `loss_smooth` so far.
         best_step: When that was.
+        loss_low: The smallest loss so far, as it is.
         improvement_z: How surely the loss fell over the last 100 steps, in standard errors; negative where it rose.
             Asked anew at every fourth loss.
         plateau: Probability that it no longer falls.
@@ -63,12 +65,14 @@ class Picture(NamedTuple):
         ratio_peak: The largest so far.
         clip_share: Moving share of steps whose gradient was really clipped; NaN where no clip was ever seen.
         clip_factor: Moving average of the factor.
+        is_upset: Whether what the optimiser did since the loss was at its best can have raised it (`upheavals.py`).
+        is_moved: Whether the loss has risen beyond its noise without that, ever.
         val_loss: The latest validation loss.
         val_best: The best so far.
         num_evaluations: So far.
         accumulation: Micro-steps a step, the latest.
-        is_alone: Whether there is one optimiser only. Several may be players of a game, whose losses and steps rise and
-            fall with each other's.
+        is_alone: Whether there is one optimiser only, and nobody else trains what the loss passes through (the fact
+            `other-player`). Several may be players of a game, whose losses and steps rise and fall with each other's.
     """
 
     step: int = 0
@@ -81,6 +85,7 @@ class Picture(NamedTuple):
     loss_smooth: float = float("nan")
     loss_best: float = float("nan")
     best_step: int = 0
+    loss_low: float = float("nan")
     improvement_z: float = float("nan")
     plateau: float = float("nan")
     most_gone: float = float("nan")
@@ -99,6 +104,8 @@ class Picture(NamedTuple):
     update_cosine: float = float("nan")
     ratio: float = float("nan")
     ratio_peak: float = float("nan")
+    is_upset: bool = True
+    is_moved: bool = False
     clip_share: float = float("nan")
     clip_factor: float = float("nan")
     val_loss: float = float("nan")
@@ -141,6 +148,16 @@ class Picture(NamedTuple):
         return self.improvement_z < -3 or self.loss_smooth > 1.5 * abs(self.loss_start) + 1e-12
 
     @property
+    def is_measure(self) -> bool:
+        """Whether the loss can tell how training goes: not where it rose by something else than the optimiser's steps.
+
+        Data that become harder, a term that is faded in, another player, returns that grow with the policy: then its
+        level says nothing, unless the steps have gone wrong as well. Nor is one that was ever below zero: where its
+        zero lies is not known, and so no share of it.
+        """
+        return not self.loss_low < 0 and (self.is_upset or not self.is_moved)
+
+    @property
     def is_thriving(self) -> bool:
         """Whether the loss falls beyond its noise, or has lost a fifth of its start and is as low as it ever was.
 
@@ -170,6 +187,7 @@ class PictureState(NamedTuple):
     phases: PhasesState
     course: Course
     """The first 100 losses."""
+    upheaval: Upheaval
 
 
 class Pictures:
@@ -191,6 +209,7 @@ class Pictures:
             self._plateau.init(1),
             self._phases.init(1),
             Course(width=2),
+            Upheaval(),
         )
 
     def step(self, state: PictureState, scene: Scene) -> tuple[PictureState, Picture]:
@@ -221,17 +240,27 @@ class Pictures:
         smooth_loss = averages[0]
         is_best = not smooth_loss >= old.loss_best and math.isfinite(smooth_loss)
         val = scene.value("val/loss")
+        ratio, start_norm = scene.value("update/ratio"), _median(first_norms)
+        usual_norm = max(math.exp(grad_median), start_norm) if math.isfinite(grad_median) else start_norm
+        loss_start = _median(first_losses)
+        rise = max(1.0, smooth_loss / loss_start) if loss_start > 0 else 1.0
+        upheaval = state.upheaval.after(scene, usual_norm, rise=rise, is_best=is_best)
+        scale = scores.scale.item(0)
+        rises = improvement_z < -5 or smooth_loss - loss_start > max(3 * scale, 0.2 * abs(loss_start))
+        given_back = smooth_loss > max(2 * old.loss_best, 0.5 * (loss_start + old.loss_best))
+        rises = rises or (old.loss_best > 0 and given_back and smooth_loss - old.loss_best > 2 * scale)
         picture = Picture(
             step=scene.step,
             num_losses=old.num_losses + bool(math.isfinite(loss)),
             loss=loss,
             loss_z=loss_z,
             loss_median=loss_median,
-            loss_scale=scores.scale.item(0),
-            loss_start=_median(first_losses),
+            loss_scale=scale,
+            loss_start=loss_start,
             loss_smooth=smooth_loss,
             loss_best=smooth_loss if is_best else old.loss_best,
             best_step=scene.step if is_best else old.best_step,
+            loss_low=-_largest(-old.loss_low, -loss),
             improvement_z=improvement_z,
             plateau=plateau,
             most_gone=most_gone,
@@ -245,23 +274,37 @@ class Pictures:
             grad_norm=norm,
             grad_z=grad_z,
             grad_median=math.exp(grad_median),
-            grad_start=_median(first_norms),
+            grad_start=start_norm,
             grad_cosine=averages[3],
             update_cosine=averages[4],
             ratio=_latest(scene, "update/ratio", old.ratio),
-            ratio_peak=_largest(old.ratio_peak, scene.value("update/ratio")),
+            ratio_peak=_largest(old.ratio_peak, ratio),
+            is_upset=upheaval.is_there,
+            is_moved=old.is_moved or (rises and not upheaval.is_there),
             clip_share=averages[1],
             clip_factor=averages[2],
             val_loss=val if "val/loss" in scene else old.val_loss,
             val_best=-_largest(-old.val_best, -val),
             num_evaluations=old.num_evaluations + ("val/loss" in scene),
             accumulation=_latest(scene, "loss/num_micro", old.accumulation),
-            is_alone=old.is_alone and scene.layers("grad/norm_applied") is None,
+            is_alone=old.is_alone and scene.layers("grad/norm_applied") is None and not _has_other_player(scene),
         )
         new = PictureState(
-            picture, first_losses, first_norms, scores_state, averages_state, plateau_state, phase_state, course
+            picture,
+            first_losses,
+            first_norms,
+            scores_state,
+            averages_state,
+            plateau_state,
+            phase_state,
+            course,
+            upheaval,
         )
         return new, picture
+
+
+def _has_other_player(scene: Scene) -> bool:
+    return any(fact.kind == "preflight" and fact.data.get("check") == "other-player" for fact in scene.facts)
 
 
 def _most_fall(means: tuple[float, ...]) -> float:

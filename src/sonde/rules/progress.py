@@ -11,16 +11,16 @@ _JUDGED = 100  # losses: `Picture.improvement_z` needs as many
 def is_stuck(picture: Picture, *, soon: bool = False) -> bool:
     """Whether the loss has hardly left its start, or what a predictor that ignores its input gets, and does not fall.
 
-    Never before 100 losses, and never of losses that do not start above zero, of several optimisers, of a model that
-    came trained, or where the noise of 100 losses would hide a fall by a fifth (two standard errors of a line). A
-    training that converged well below both is not stuck, whatever its gradients do.
+    Never before 100 losses, and never of losses that do not start above zero or are no measure (`Picture.is_measure`),
+    of several optimisers, of a model that came trained, or where the noise of 100 losses would hide a fall by a fifth
+    (two standard errors of a line). A training that converged well below both is not stuck, whatever its gradients do.
 
     Args:
         picture: The whole.
         soon: With a symptom that is beyond doubt, from 40 losses on where no more than 3% can have gone since the
             eighth.
     """
-    if not picture.loss_start > 0 or not picture.is_alone or picture.came_trained:
+    if not picture.loss_start > 0 or not picture.is_alone or not picture.is_measure or picture.came_trained:
         return False
     if picture.num_losses < _JUDGED:
         if not (soon and picture.most_gone < 0.03):
@@ -35,8 +35,9 @@ def is_lost(picture: Picture) -> bool:
     """Whether the loss is infinite, or (after ten) half as large again as it began and twice what it once was.
 
     Three times as large as it began while its noise is not known (below 20 losses), and by a deviation after that.
-    Smoothed, and above its start unsmoothed too: one huge loss stays in the average for long. Of several optimisers
-    only an infinite one is lost. A NaN says nothing here: a step without a loss has one too.
+    Smoothed, and above its start unsmoothed too: one huge loss stays in the average for long. Only where steps, weights
+    or gradients can account for it (`Picture.is_upset`): a loss may be raised by its data. Of several optimisers only
+    an infinite one is lost. A NaN says nothing here: a step without a loss has one too.
     """
     if math.isinf(picture.loss):
         return True
@@ -45,7 +46,7 @@ def is_lost(picture: Picture) -> bool:
         return False
     # Ten or twenty noisy losses can be half as large again by chance.
     grown = 3 * start if math.isnan(picture.loss_scale) else max(1.5 * start, start + picture.loss_scale)
-    return picture.loss_smooth > max(grown, 2 * picture.loss_best)
+    return picture.loss_smooth > max(grown, 2 * picture.loss_best) and picture.is_upset
 
 
 def is_hurt(picture: Picture, *, soon: bool = False) -> bool:
@@ -90,7 +91,7 @@ def is_slow(picture: Picture, straightness: float, *, most: float = 0.5) -> bool
 
     Nor is it slow where it would be gone in 500 steps at its pace so far.
     """
-    if picture.num_losses < _JUDGED or not picture.is_alone or not picture.loss_start > 0:
+    if picture.num_losses < _JUDGED or not picture.is_alone or not picture.is_measure or not picture.loss_start > 0:
         return False
     if 500 * picture.progress > picture.num_losses:
         return False

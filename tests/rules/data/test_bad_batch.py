@@ -1,5 +1,5 @@
 import pytest
-from tests.rules.traces import alarms, falling, flat, judge, rows
+from tests.rules.traces import Seen, alarms, falling, flat, judge, rows
 
 from sonde.core.findings import Severity
 from sonde.rules.data.bad_batch import BadBatch
@@ -67,3 +67,13 @@ def test_one_wrong_example_of_a_solved_task_is_no_bad_batch() -> None:
     table = rows(200, loss=falling(200, start=2.0, end=0.001), lr=0.1, grad__norm=flat(200, 1.0, noise=0.2))
     table[180] |= {"loss": 0.9, "grad/norm": 300.0}
     assert judge(BadBatch(), table) == []
+
+
+def test_a_spike_that_stays_below_the_start_may_be_the_models_own() -> None:
+    def run(top: float) -> list[Seen]:
+        losses = [*falling(100, start=2.5, end=1.0, noise=0.01), top, *flat(20, 1.0, noise=0.01)]
+        norms = [*flat(100, 1.0, noise=0.05), 30.0, *flat(20, 1.0, noise=0.05)]
+        return alarms(judge(BadBatch(), rows(121, loss=losses, grad__norm=norms, lr=0.01)))
+
+    assert run(2.3) == []
+    assert [step for step, _ in run(6.0)] == [101]

@@ -38,3 +38,9 @@ def test_noise_that_could_hide_a_fall_keeps_it_information() -> None:
     calm, wild = (rows(240, loss=flat(240, 2.3, noise=noise, seed=3), lr=0.01) for noise in (0.05, 0.5))
     assert worst(judge(LossStuck(), calm)) is Severity.WARNING
     assert worst(judge(LossStuck(), wild)) is Severity.INFO
+
+
+def test_few_examples_make_no_loss_stuck() -> None:
+    given = {"loss": flat(300, 1.4, noise=0.02), "grad__norm": 1.0}
+    assert worst(judge(LossStuck(), rows(300, batch__size=1, **given))) is Severity.INFO
+    assert worst(judge(LossStuck(), rows(300, batch__size=8, **given))) is Severity.WARNING

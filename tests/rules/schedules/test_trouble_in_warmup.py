@@ -31,5 +31,9 @@ def test_a_run_that_gets_on_is_information_and_calm_ones_silent() -> None:
 def test_steps_too_small_to_throw_anything_are_not_to_blame() -> None:
     climbs = [*flat(8, 0.15, noise=0.01), *flat(192, 0.25, noise=0.01)]
     given = {"loss": climbs, "lr": 1e-5, "adam__v_ratio_at_w": 1.0}
-    assert worst(judge(TroubleInWarmup(), rows(200, update__ratio=5e-3, **given))) is Severity.WARNING
-    assert worst(judge(TroubleInWarmup(), rows(200, update__ratio=4e-5, **given))) is Severity.INFO
+    thrown = [1.0] * 8 + [3.0] * 192
+    seen = judge(TroubleInWarmup(), rows(200, update__ratio=5e-3, weight__norm=thrown, **given))
+    assert worst(seen) is Severity.WARNING
+    calm = judge(TroubleInWarmup(), rows(200, update__ratio=5e-3, weight__norm=1.0, **given))
+    assert worst(calm) is not Severity.WARNING
+    assert worst(judge(TroubleInWarmup(), rows(200, update__ratio=4e-5, weight__norm=thrown, **given))) is Severity.INFO

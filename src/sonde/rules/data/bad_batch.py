@@ -38,9 +38,9 @@ class BadBatch:
         Either the largest magnitude of an input leaves its own past, by `score` robust deviations of its logarithm and
         `ratio` times: a warning where the loss or the gradient spikes at that step (`score` deviations), information
         otherwise. Or, inputs not being measured at that step, the loss jumps from an ordinary step to `jump` times its
-        median and 2·`score` deviations, together with the gradient (`grad_jump` times), while the step before had an
-        ordinary loss, gradient and rate: weights that were fine a step ago, on other data. Not so where more than
-        `tail` of the last losses were half of `score` up: among many outliers none is a bad batch.
+        median and 2·`score` deviations, above its start, together with the gradient (`grad_jump` times), while the step
+        before had an ordinary loss, gradient and rate: weights that were fine a step ago, on other data. Not so where
+        more than `tail` of the last losses were half of `score` up: among many outliers none is a bad batch.
 
     Why it matters:
         A single corrupt batch can undo what hundreds of steps have learned, or bring an optimiser's moments out of
@@ -95,10 +95,9 @@ class BadBatch:
         ordinary = ordinary and state.tail < self.tail
         steady = abs(picture.lr - state.lr) <= 0.2 * state.lr
         high = picture.loss_z > 2 * self.score and picture.loss > self.jump * picture.loss_median
-        # A loss that is all but gone jumps by its own size at every other batch, and by many times that at an example
-        # that is still wrong.
-        gone = picture.loss_median < 0.05 * abs(picture.loss_start)
-        high = high and picture.loss > (1.0 if gone else 0.05) * abs(picture.loss_start)
+        # Up to what an untrained model gets, a spike may be the state's as well as the batch's: an example that is
+        # still wrong, a flow that meets a rare one.
+        high = high and picture.loss > abs(picture.loss_start)
         if not (ordinary and steady and high and grad_jumped and has_level(look)):
             return new, ()
         evidence = (

@@ -48,6 +48,7 @@ class DataDrift:
         taken from the differences of neighbouring blocks, and the cut is the place that parts them best. Information; a
         warning where the loss is `rise` times its best too, and that was not before the first half of the way to the
         change was over: a loss that rose long before, as those of reinforcement learning do, is not the data's doing.
+        Nor while it comes down again, below 0.3 of its moving average.
 
     Why it matters:
         What was learned is for other data: the loss rises without any fault of the optimiser, and a validation set from
@@ -129,6 +130,8 @@ class DataDrift:
         hurt = picture.loss_best > 0 and picture.loss_smooth > self.rise * picture.loss_best
         # A loss that has been rising since long before is not the drift's doing.
         hurt = hurt and 2 * picture.best_step > looks[cut].step
+        # Nor is it hurt where the new data are learned already, and only the average of the loss is still high.
+        hurt = hurt and picture.loss > 0.3 * picture.loss_smooth
         message = f"the {word} of input {name} went from {before:.3g} to {after:.3g} by step {looks[cut].step}"
         evidence = Evidence(tag=f"batch/{word}@{name}", step=look.scene.step, value=after, expected=before)
         severity = Severity.WARNING if hurt else Severity.INFO

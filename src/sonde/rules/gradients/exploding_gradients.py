@@ -43,7 +43,8 @@ class ExplodingGradients:
         usual band; or while the loss is lost. (3) Growth with depth: RMS gradients rise geometrically towards the
         input, the first matrix' more than 100 times the last one's:
         information, a warning where training is hurt. (4) Heavy tails: `pairs` spikes of the norm within 256 steps,
-        each followed by a jump of the loss within five steps that undoes most of what was learned. (5) A first step far
+        each followed by a jump of the loss, where that is a measure, within five steps that undoes most of what was
+        learned. (5) A first step far
         beyond the later ones: one of the first five norms was `growth` times what became usual; information, a warning
         where training is hurt. (6) A first step that throws the weights away: one of the first ten changed a matrix by
         its own norm or more, whose RMS gradient was more than ten times the last matrix', and after 40 losses the usual
@@ -145,7 +146,8 @@ class ExplodingGradients:
         if picture.grad_z > 6 and picture.grad_norm > 3 * picture.grad_median:
             spike = picture.step
         followed = tuple(step for step in state.followed if picture.step - step < 256) if state.followed else ()
-        jumped = picture.loss_z > 5 and picture.loss > 0.7 * picture.loss_start and not picture.is_falling
+        jumped = picture.loss_z > 5 and picture.loss > 0.7 * picture.loss_start > 0 and not picture.is_falling
+        jumped = jumped and picture.is_measure
         if spike >= 0 and jumped and picture.step - spike <= 5:
             followed, spike = (*followed, spike)[-16:], -1
         new_pair = followed != state.followed and len(followed) >= self.pairs

@@ -47,8 +47,8 @@ class GainDrift:
         checks it abstains. Apart from that, g stays above A^(1/depth) for 3 checks, with A = 30 the amplification from
         end to end that is still fair (1.76 at 6 blocks, 1.33 at 12, 1.15 at 24), or g^depth below 1/A: the vanishing
         side, for which the inverse of g is followed. Drift past the limit (where two rises in a row are enough) is a
-        warning unless the loss comes down well or there are several optimisers, and either of them is while training is
-        hurt; else information, and nothing within the limit where the loss comes down well.
+        warning unless the loss comes down well or is no measure, or there are several optimisers, and either of them is
+        while training is hurt; else information, and nothing within the limit where the loss comes down well.
 
     Why it matters:
         What all blocks do together is g^depth: a small drift of the mean is a large one of the gradient, checks before
@@ -146,7 +146,7 @@ class GainDrift:
             whole = float(np.float64(gain) ** depth)
         message = f"mean gain {gain:.3g} of {depth} blocks, {rise}amplification {whole:.3g} (limit {limit:.3g})"
         outside = steep or (drifts and beyond and (gain > 1) == bool(risen.drifting[0]))
-        outside = outside and look.picture.is_alone and not look.picture.is_thriving
+        outside = outside and look.picture.is_alone and look.picture.is_measure and not look.picture.is_thriving
         hurt = depth >= 2 and is_hurt(look.picture)
         severity = Severity.WARNING if outside or hurt else Severity.INFO
         order = np.argsort(blocks.values if gain > 1 else -blocks.values)[::-1]

@@ -31,7 +31,8 @@ class GradientSpike:
         last 128 steps, and at least `least` times the usual norm. By itself that is information; it is a warning where
         the loss leaves its own band upwards (`score` deviations, a fifth of its level) within `patience` steps, to
         above the first losses of the run, and stays out for `lasting` losses: a single bad batch is over with the next
-        one, and at the edge of stability the loss jumps too, and goes on to fall.
+        one, and at the edge of stability the loss jumps too, and goes on to fall. Steps must have been large since, or
+        weights have changed, or the gradient have stayed high (`Picture.is_upset`): new data raise both as well.
 
     Why it matters:
         Spikes of the gradient come before spikes of the loss, by one to a few steps.
@@ -95,5 +96,5 @@ class GradientSpike:
         if followed:
             message += f", and the loss rose to {picture.loss:.4g} (usually {picture.loss_median:.4g})"
             evidence.append(Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_median))
-        severity = Severity.WARNING if followed else Severity.INFO
+        severity = Severity.WARNING if followed and picture.is_upset else Severity.INFO
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.step),)

@@ -10,7 +10,6 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.levels import has_level
 from sonde.rules.rule import Look, Sighting
 from sonde.signals.growth import Growth, GrowthState
 from sonde.signals.medians import middle
@@ -40,7 +39,9 @@ class LossDiverges:
         on the way out of a flat start it grows too. The message says in how many steps float32 overflows. *Height*: for
         `patience` steps the smoothed loss has been above its start by 20% and by six deviations of the first 16 losses'
         noise; or it has lost half of what it had gained and still rises (z < −3 over 100 steps). Four times its start
-        is critical.
+        is critical. Either is information only where steps, weights and gradients have been calm since the loss was at
+        its best (`Picture.is_upset`): then it was not the optimiser that raised it; height also where it was ever below
+        zero.
 
     Why it matters:
         It ends in NaN, or in a model that is worse than none. The sooner it is stopped, the less is lost.
@@ -54,8 +55,9 @@ class LossDiverges:
         `weight/norm` and `act/absmax`.
 
     When it is wrong:
-        Data that become harder (curricula) raise the loss for good reasons; a regularisation term that is faded in does
-        so as well. Losses that are not above zero and those of several players are only judged by growth.
+        Data that become harder (curricula) raise the loss for good reasons, as does a term that is faded in: that is
+        information as long as steps stay calm, but not at rates that are high in themselves. Losses that are not above
+        zero are only judged by growth, those of several players not at all.
 
     References:
         Zhang et al., OPT, 2022, section 2.5. Molybog et al., A theory on Adam instability in large-scale machine
@@ -101,7 +103,8 @@ class LossDiverges:
         first = (*state.first, picture.loss) if len(state.first) < 16 else state.first
         left = self._steps_left(growth_state, first, look)
         grows = math.isfinite(left)
-        high = has_level(look) and (self._high(first, look) or self._lost(look))
+        positive = picture.loss_start > 0 and picture.loss_best > 0
+        high = positive and (self._high(first, look) or self._lost(look))
         state = LossDivergesState(
             growth_state,
             first,
@@ -120,7 +123,8 @@ class LossDiverges:
         if math.isfinite(picture.grad_norm) and math.isfinite(picture.grad_start):
             norm = Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start)
             evidence.append(norm)
-        severity = Severity.CRITICAL if worst else Severity.WARNING
+        calm = not picture.is_upset or (state.num_growing < 3 and not picture.is_measure)
+        severity = Severity.INFO if calm else Severity.CRITICAL if worst else Severity.WARNING
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.since),)
 
     def _steps_left(self, state: GrowthState, first: tuple[float, ...], look: Look) -> float:

@@ -32,7 +32,7 @@ class LossOscillates:
         Over the last 32 losses more than `turns` of the differences go against the one before (white noise: 2/3) and
         their lag-1 autocorrelation is below −0.7 (white noise: −1/2), for 20 steps; or successive gradients point
         against each other (moving average of `grad/cosine` below −0.5). Information, unless the loss also rises beyond
-        its noise.
+        its noise, and steps, weights or gradients can have raised it (`Picture.is_upset`).
 
     Why it matters:
         Steps overshoot across a valley. As long as the loss falls this is the edge of stability, where many good runs
@@ -77,9 +77,8 @@ class LossOscillates:
         state = state._replace(num=state.num + _EVERY if alternates else 0)
         if state.num < 20 and not against:
             return state, ()
-        severity = (
-            Severity.WARNING if picture.is_rising and has_level(look) and picture.num_losses > 50 else Severity.INFO
-        )
+        rises = picture.is_rising and picture.is_upset and has_level(look)
+        severity = Severity.WARNING if rises and picture.num_losses > 50 else Severity.INFO
         message = (
             f"loss goes up and down in turns: {out.turns[0]:.0%} of its moves go against the one before"
             if state.num >= 20

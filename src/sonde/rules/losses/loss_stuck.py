@@ -16,10 +16,11 @@ from sonde.rules.rule import Look, Sighting
 
 
 class LossStuckState(NamedTuple):
-    """The whole course of the loss, and the latest validation losses."""
+    """The whole course of the loss, the latest validation losses, and the size of a batch."""
 
     course: Course = Course()
     validations: tuple[float, ...] = ()
+    batch: float = float("inf")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,8 +31,9 @@ class LossStuck:
         After at least `least_steps` losses, the last quarter of all of them is no more than `least_fall` below what a
         model without training gets (the first losses, or the entropy of the labels where that is less), the line
         through all of them falls by less than three standard errors, and the loss never was 20% below that level
-        either. It is a warning from `warning_steps` on, unless validation has got better by `least_fall` or the noise
-        could hide a fall by more than `hidden` (two standard errors of the line).
+        either. It is a warning from `warning_steps` on, and from `least_examples` on where the size of batches is
+        known, unless validation has got better by `least_fall` or the noise could hide a fall by more than `hidden`
+        (two standard errors of the line).
 
     Why it matters:
         Nothing is being learned: gradients do not arrive, the rate is far off, or the labels do not depend on the
@@ -88,6 +90,7 @@ class LossStuck:
     warning_steps: int = 200
     least_fall: float = 0.03
     hidden: float = 0.1
+    least_examples: int = 1000
 
     def init(self) -> LossStuckState:
         """Before the first step."""
@@ -101,7 +104,8 @@ class LossStuck:
             state = state._replace(validations=(*first, picture.val_loss))
         if "loss" not in look.scene:
             return state, ()
-        state = state._replace(course=state.course.extended(picture.loss))
+        batch = look.scene.value("batch/size") if "batch/size" in look.scene else state.batch
+        state = state._replace(course=state.course.extended(picture.loss), batch=batch)
         if state.course.num_values < self.least_steps or not has_level(look):
             return state, ()
         reference = float(np.fmin(state.course.means[0], untrained(picture)))
@@ -116,6 +120,8 @@ class LossStuck:
         better = len(state.validations) > 1 and state.validations[-1] < (1 - self.least_fall) * state.validations[0]
         lasts = state.course.num_values >= self.warning_steps and not better and not picture.is_falling
         lasts = lasts and most_fall(state.course) < self.hidden * reference
+        # A few hundred examples teach little, however many steps they came in.
+        lasts = lasts and not state.course.num_values * state.batch < self.least_examples
         message = (
             f"loss {descent.last:.4g} after {state.course.num_values} steps, no better than without training "
             f"({reference:.4g}) beyond noise"

@@ -34,8 +34,8 @@ class TroubleInWarmup:
         ratio was above `ratio` (steps of several percent of the weights), or the smoothed loss climbed above its start
         and 20% above its best, and two deviations where they are known. Information at once; a warning after `early`
         steps if the run has not got away since (impaired, with less than 40% of the starting loss gone), its optimiser
-        keeps second moments as Adam does, and the loss is still above its start by a deviation of its noise or the
-        model has attention. Never where all update ratios were below 1e-3.
+        keeps second moments as Adam does, and the loss is still above its start by a deviation of its noise, raised by
+        its steps (`Picture.is_upset`), or the model has attention. Never where all update ratios were below 1e-3.
 
     Why it matters:
         Adam's second moments are estimates from a handful of gradients in the beginning; full steps by such estimates
@@ -89,7 +89,7 @@ class TroubleInWarmup:
         adaptive = look.scenes.latest("adam/v_ratio") is not None
         # Large first steps are usual in small nets under Adam; it is attention that does not recover from them.
         # Heavy tails move means, not medians; and five losses are a start only up to their noise.
-        above = state.climbs and picture.loss_median > picture.loss_start + picture.loss_scale
+        above = state.climbs and picture.is_upset and picture.loss_median > picture.loss_start + picture.loss_scale
         telling = above or look.scenes.latest("attn/entropy") is not None
         harmless = state.ratio < 1e-3  # such steps throw no model anywhere
         severity = Severity.WARNING if stays and adaptive and telling and not harmless else Severity.INFO

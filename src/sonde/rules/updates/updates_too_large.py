@@ -94,7 +94,9 @@ class UpdatesTooLarge:
                 (state.since if state.num_looks else look.scene.step) if high else state.since,
             )
         # Half is enough where the loss itself has gone: small models take their largest steps between two looks.
-        hurt = (is_lost(picture) and state.peak > self.limit / 2) or (
+        # Not so of one that was ever below zero, as those of policies are.
+        enough = self.limit if picture.loss_low < 0 else self.limit / 2
+        hurt = (is_lost(picture) and state.peak > enough) or (
             state.peak > self.limit
             and look.scene.step - state.peak_step <= 200
             and (
