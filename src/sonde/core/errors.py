@@ -10,6 +10,7 @@ SondeError
 │   └── RunBusy               another process is recording into it
 ├── TagNotFound (KeyError)    the run has no such series
 ├── FormatError (ValueError)  text or JSON that is not what it claims to be
+├── SettingError (ValueError) a setting that does not exist, or cannot have its value
 ├── MissingExtra (ImportError) an optional package is not installed
 └── PluginError               a third party's plug-in does not load
 ```
@@ -55,6 +56,22 @@ class TagNotFound(SondeError, KeyError):
 
 class FormatError(SondeError, ValueError):
     """Text or JSON is not what it claims to be."""
+
+
+class SettingError(SondeError, ValueError):
+    """A setting does not exist, or cannot have the value that it was given.
+
+    Args:
+        trouble: What is wrong; with a key, the rest of a sentence that begins with it.
+        key: The setting, such as "alerts.slack.url".
+    """
+
+    def __init__(self, trouble: str, key: str = "") -> None:
+        super().__init__(trouble)
+        self.trouble, self.key = trouble, key
+
+    def __str__(self) -> str:
+        return f"`{self.key}` {self.trouble}" if self.key else self.trouble
 
 
 class MissingExtra(SondeError, ImportError):

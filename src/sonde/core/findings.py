@@ -59,7 +59,10 @@ class Severity(enum.StrEnum):
 
     @property
     def _rank(self) -> int:
-        return list(Severity).index(self)
+        return _RANKS[self]
+
+
+_RANKS = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 class Verdict(enum.StrEnum):

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from sonde.core.json_fields import member, one_of, refusals_as_format_errors, text
 from sonde.core.strict_json import Json
 
@@ -191,6 +189,8 @@ def _plain_args(args: object) -> dict[str, Json]:
 
 
 def _unwrap(value: Any) -> Json:
+    import numpy as np  # here: `sonde run` reads its configuration before a script that may have no use for numpy
+
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} is not JSON")

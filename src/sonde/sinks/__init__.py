@@ -1,0 +1,1 @@
+"""Other people's loggers: TensorBoard, Weights & Biases, MLflow, and whoever comes through the plug-in door."""
