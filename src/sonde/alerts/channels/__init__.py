@@ -1,0 +1,1 @@
+"""Where alerts go: one channel a file, a line each in `catalogue`."""

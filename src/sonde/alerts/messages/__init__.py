@@ -1,0 +1,1 @@
+"""A bulletin in words: one form a file, all of them pure."""
