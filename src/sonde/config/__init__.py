@@ -1,0 +1,6 @@
+"""Configuration: what holds where no argument says otherwise, and where each setting came from."""
+
+from sonde.config.merging import ARGUMENT, Effective, effective
+from sonde.config.schema import Cadence, Config
+
+__all__ = ["ARGUMENT", "Cadence", "Config", "Effective", "effective"]
