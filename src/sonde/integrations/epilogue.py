@@ -1,0 +1,38 @@
+"""What `sonde run` says when the script has ended."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sonde.core.findings import Finding, Severity
+from sonde.store.reader import load
+
+_MOST_LINES = 12
+
+
+def epilogue(path: Path, findings: Sequence[Finding], *, judged: bool) -> str:
+    """The verdict, the findings and what was not measured, in a few lines.
+
+    Args:
+        path: The run.
+        findings: Those of the whole run, the worst first.
+        judged: Whether anybody looked for them.
+    """
+    run = load(path)
+    alarms = [finding for finding in findings if finding.severity.is_alarm]
+    worst = max((finding.severity for finding in findings), default=None)
+    verdict = ("healthy" if worst in (None, Severity.INFO) else str(worst)) if judged else "not judged"
+    lines = [f"Sonde: {verdict} after {run.steps:,} steps ({run.state.ending})"]
+    lines += [
+        f"  {finding.code} {finding.name}  {finding.severity}  since step {finding.first_step}"
+        for finding in alarms[:_MOST_LINES]
+    ]
+    if len(alarms) > _MOST_LINES:
+        lines.append(f"  and {len(alarms) - _MOST_LINES} more")
+    unmeasured: dict[str, list[str]] = {}
+    for event in run.events("not-measured"):
+        unmeasured.setdefault(str(event.data.get("reason")), []).append(str(event.data.get("tag")))
+    lines += [f"  not measured: {', '.join(tags)}: {reason}" for reason, tags in list(unmeasured.items())[:_MOST_LINES]]
+    if len(unmeasured) > _MOST_LINES:
+        lines.append(f"  not measured: {sum(map(len, list(unmeasured.values())[_MOST_LINES:]))} more kinds of series")
+    lines.append(f"  more: sonde diagnose {path}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Tests of Sonde inside other people's programs."""
