@@ -12,10 +12,14 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --editable . --group dev
 	touch $@
 
+$(VENV)/adapters: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --group adapters
+	touch $@
+
 demo: $(VENV)/ready ## Train a small model and record it
 	$(BIN)/sonde demo
 
-test: $(VENV)/ready ## Run all tests
+test: $(VENV)/adapters ## Run all tests
 	$(BIN)/pytest -n 2 $(ARGS)
 
 test-gpu: $(VENV)/ready ## The tests that need a CUDA device

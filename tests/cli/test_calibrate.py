@@ -29,13 +29,13 @@ def test_the_profile_is_written_and_silences_the_runs(call: Call, good: Path, tm
     outcome = call("calibrate", good, "-o", file)
     assert (outcome.returncode, outcome.stderr) == (0, "")
     assert "100% before, 0% after" in outcome.stdout
-    assert "LOS002.warning" in outcome.stdout
+    assert "LOS002.critical" in outcome.stdout
     assert call("diagnose", good / "a", "--profile", file).returncode == 0
 
 
 def test_without_a_file_only_the_profile_is_printed(call: Call, good: Path) -> None:
     outcome = call("calibrate", good / "a", good / "b")
-    assert tomllib.loads(outcome.stdout)["LOS002"]["warning"] > 6
+    assert tomllib.loads(outcome.stdout)["LOS002"]["critical"] > 6
 
 
 @pytest.mark.parametrize(

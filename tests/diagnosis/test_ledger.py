@@ -50,3 +50,17 @@ def test_a_finding_that_is_merely_seen_again_is_dated_by_the_last_time() -> None
         ledger.take(rule, step, [])
     (finding,) = ledger.findings
     assert (finding.first_step, finding.last_step, finding.open) == (10, 30, False)
+
+
+def test_what_was_closed_is_told_once_and_what_was_closed_before_a_resumption_is_not() -> None:
+    ledger, rule = Ledger(), LossSpike()
+    ledger.take(rule, 10, [WARNING])
+    assert ledger.newly_closed() == []
+    for step in range(11, 12 + rule.quiet_steps):
+        ledger.take(rule, step, [])
+    (over,) = ledger.newly_closed()
+    assert (over.first_step, over.open) == (10, False)
+    assert ledger.newly_closed() == []
+    resumed = Ledger()
+    resumed.restore(ledger.findings)
+    assert resumed.newly_closed() == []

@@ -72,6 +72,12 @@ def test_the_first_steps_do_not_stretch_cadences() -> None:
     assert _spend(budget, 50, 1.0) > 1.0
 
 
+def test_a_floor_that_is_given_counts_instead_of_the_usual_one() -> None:
+    assert _spend(Budget(0.01, CPU), 300, 1.5e-3) == 1.0
+    assert _spend(Budget(0.01, CPU, floor_s=1e-5), 300, 1.5e-3) > 1.0
+    assert _spend(Budget(0.01, CPU, floor_s=0.01), 300, 5e-3) == 1.0
+
+
 def test_a_step_in_which_something_is_prepared_does_not_stretch_cadences() -> None:
     budget = Budget(0.01, CPU)
     _spend(budget, 30, 0.0)

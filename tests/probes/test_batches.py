@@ -574,3 +574,14 @@ def test_nothing_gets_into_a_graph_that_is_being_captured() -> None:
     assert not reading.tensors
     (row,) = reading.report(np.empty(0))
     assert set(row.columns.tags) == {"batch/size", "batch/samples"}
+
+
+def test_state_of_a_recurrent_model_and_what_others_computed_are_no_data() -> None:
+    rnn = nn.LSTM(4, 6)
+    x, hidden = torch.randn(5, 3, 4), (torch.zeros(1, 3, 6), torch.ones(1, 3, 6))
+    for probe in (Batches, Features):
+        tags = iteration(probe({"": rnn}), lambda: rnn(x, hidden))
+        assert {tag.rpartition("@")[2] for tag in tags if "@" in tag} == {"0"}
+    made = nn.Linear(4, 4)(torch.randn(3, 4))
+    assert not any("@" in tag for tag in _found(made))
+    assert "batch/std@1" in _found(made, made.detach())

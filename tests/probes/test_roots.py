@@ -14,14 +14,15 @@ def test_forwards_are_told_around_those_that_gradients_are_wanted_for() -> None:
     roots, told = Roots(nets), list[Any]()
     x = torch.ones(1, 2)
     roots.attach(
-        lambda name, args, kwargs: told.append((name, len(args), list(kwargs))), lambda name: told.append(name)
+        lambda name, args, kwargs: told.append((name, len(args), list(kwargs))),
+        lambda name, output: told.append((name, output.shape[1])),
     )
     with torch.no_grad():
         nets["D"](x)
     nets["D"](nets["G"](input=x))
     roots.release()
     nets["G"](x)
-    assert told == [("G", 0, ["input"]), "G", ("D", 1, []), "D"]
+    assert told == [("G", 0, ["input"]), ("G", 2), ("D", 1, []), ("D", 1)]
 
 
 def test_a_function_that_fails_leaves_the_forward_alone_and_is_raised_at_the_end() -> None:

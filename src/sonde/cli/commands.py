@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -14,16 +14,20 @@ COMMANDS = Door(
     group="sonde.commands",
     kind="command",
     builtins={
+        "alerts": "sonde.cli.alerts:alerts",
         "calibrate": "sonde.cli.calibrate:calibrate",
         "compare": "sonde.cli.compare:compare",
+        "config": "sonde.cli.config:config",
         "demo": "sonde.cli.demo:demo",
         "diagnose": "sonde.cli.diagnose:diagnose",
         "explain": "sonde.cli.explain:explain",
         "export": "sonde.cli.export:export",
         "import": "sonde.cli.import_:import_",
         "report": "sonde.cli.report:report",
+        "run": "sonde.cli.run:run",
         "runs": "sonde.cli.runs:runs",
         "show": "sonde.cli.show:show",
+        "tail": "sonde.cli.tail:tail",
     },
     accepts=callable,
 )
@@ -31,10 +35,21 @@ COMMANDS = Door(
 EXIT_STATUS = """\b
 Exit status:
   0    done
-  1    a run has findings of severity warning or above
-  2    wrong usage, or a run that cannot be read or written
+  1    a run has findings of severity warning or above; an alert did not arrive
+  2    wrong usage or configuration, or a run that cannot be read or written
   130  interrupted
 """
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_PASSING_ON: set[Any] = set()
+
+
+def passes_on(command: Command) -> Command:
+    """Mark a command whose words from the first argument on belong to another program, options among them."""
+    _PASSING_ON.add(command)
+    return command
 
 
 class Commands(TyperGroup):
@@ -63,7 +78,8 @@ def _command(name: str, function: Callable[..., Any]) -> Any:
     # "\b" keeps the lines of the example as they are written.
     text = (inspect.getdoc(function) or "").replace("\n\nExample:\n", "\n\n\b\nExample:\n")
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name, help=text, epilog=EXIT_STATUS, context_settings=HELP_OPTIONS)(function)
+    settings: dict[str, Any] = {"allow_interspersed_args": False} if function in _PASSING_ON else {}
+    app.command(name, help=text, epilog=EXIT_STATUS, context_settings={**HELP_OPTIONS, **settings})(function)
     return get_command(app)
 
 

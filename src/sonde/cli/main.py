@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -43,15 +43,30 @@ def main(args: Sequence[str] | None = None) -> int:
     Args:
         args: Words behind `sonde`; those of this process where None.
     """
+    before = sys.stdout, sys.stderr
+    handling = [getattr(stream, "errors", None) for stream in before]
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller: `sonde runs >&-`
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115  # for as long as the process lives
         elif hasattr(stream := getattr(sys, name), "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets "?" for a block of the curve
+    outcome = _outcome(args)
+    if isinstance(outcome, int):
+        return outcome
+    # A program of the user's: what it prints, how it ends and what it raises is its own affair.
+    sys.stdout, sys.stderr = before
+    for stream, errors in zip(before, handling, strict=True):
+        if errors is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=errors)
+    return outcome()
+
+
+def _outcome(args: Sequence[str] | None) -> int | Callable[[], int]:
+    """The exit status of a command, or what it wants to be done once we are out of the way."""
     try:
-        status = _run(sys.argv[1:] if args is None else list(args))
+        outcome = _run(sys.argv[1:] if args is None else list(args))
         sys.stdout.flush()
-        return status
+        return outcome
     except BrokenPipeError:  # `sonde runs | head -1`
         # Or the interpreter complains when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -72,14 +87,14 @@ def main(args: Sequence[str] | None = None) -> int:
     return 2
 
 
-def _run(args: list[str]) -> int:
+def _run(args: list[str]) -> int | Callable[[], int]:
     command = get_command(app)
     try:
         with command.make_context("sonde", args) as context:
             status = command.invoke(context)
     except typer.Exit as end:
         return end.exit_code
-    return status if isinstance(status, int) else 0
+    return status if isinstance(status, int) or callable(status) else 0
 
 
 def _command_path(error: typer.TyperException) -> str:

@@ -143,6 +143,10 @@ class Doctor:
         rows, self._rows = self._rows, []
         return rows
 
+    def newly_closed(self) -> list[Finding]:
+        """Findings whose condition has not been seen for a while, since this was last asked."""
+        return self._ledger.newly_closed()
+
     def after_epoch(self) -> list[str]:
         """What there is to say about the epoch that ended last, line by line."""
         evaluation = self._derived.get("evaluations")

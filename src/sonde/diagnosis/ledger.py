@@ -16,6 +16,8 @@ class Ledger:
     def __init__(self) -> None:
         self._open: dict[str, Finding] = {}
         self._closed: list[Finding] = []
+        self._num_told = 0
+        """Of those closed, by `newly_closed`."""
         self._last: dict[str, int] = {}
         """When findings were seen last, where that is all that is new about them."""
 
@@ -81,6 +83,12 @@ class Ledger:
                 self._open[finding.code] = finding
             else:
                 self._closed.append(finding)
+        self._num_told = len(self._closed)
+
+    def newly_closed(self) -> list[Finding]:
+        """Those that were closed since this was last asked."""
+        told, self._num_told = self._num_told, len(self._closed)
+        return self._closed[told:]
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -36,10 +36,19 @@ class Assembly:
         recorder: Where frames and events go.
         optimizers: Their names, empty where there is only one.
         histogram_steps: Steps between two histograms of a gradient that are kept whole.
+        micro: Makes the loss of an accumulated step out of its micro-losses.
     """
 
-    def __init__(self, recorder: Recorder, optimizers: Sequence[str], *, histogram_steps: int = 100) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        optimizers: Sequence[str],
+        *,
+        histogram_steps: int = 100,
+        micro: Callable[[Sequence[float]], Any] = np.mean,
+    ) -> None:
         self._recorder = recorder
+        self._micro = micro
         self._optimizers = optimizers
         self._labels = _labels(optimizers)
         self._histogram_steps = histogram_steps
@@ -163,7 +172,7 @@ class Assembly:
         row: dict[str, float] = {}
         if losses:
             with np.errstate(all="ignore"):  # losses may be anything: what comes of them is recorded, not warned about
-                row["loss"] = loss = float(np.mean(losses))
+                row["loss"] = loss = float(self._micro(losses))
                 self._ema_state, smooth = self._ema.step(self._ema_state, np.array([loss]))
                 self._moments_state, moments = self._moments.step(self._moments_state, np.array([loss]))
             row["loss/ema"] = float(smooth[0])

@@ -1,6 +1,7 @@
 """How often each family is measured: the one table of defaults."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 
 from sonde.core.cadences import Every, every
 
@@ -59,3 +60,23 @@ ON_GPU = Cadences()
 ON_CPU = Cadences(
     layers=every(10), cosines=every(100), rotating=every(10), process=_TENTH, inputs=every(1), early_steps=100
 )
+
+
+def intervals_of(cadences: Cadences) -> dict[str, int]:
+    """The steps between two measurements, by family, and `early_steps`."""
+    found = {item.name: getattr(cadences, item.name) for item in fields(cadences)}
+    return {name: each.interval_steps if isinstance(each, Every) else each for name, each in found.items()}
+
+
+def with_intervals(cadences: Cadences, intervals: Mapping[str, int]) -> Cadences:
+    """The cadences with these steps between two measurements, by family; `early_steps` is a number of steps.
+
+    Example:
+        >>> with_intervals(ON_CPU, {"blocks": 50, "early_steps": 0}).blocks
+        Every(interval_steps=50, offset=1)
+    """
+    changed: dict[str, Every | int] = {}
+    for family, steps in intervals.items():
+        usual = getattr(cadences, family)
+        changed[family] = Every(steps, usual.offset % steps) if isinstance(usual, Every) else steps
+    return replace(cadences, **changed)  # type: ignore[arg-type]  # by the types of the fields, as above

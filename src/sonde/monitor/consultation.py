@@ -20,10 +20,10 @@ Answer = dict[str, Any]
 class Consultation:
     """Takes messages in order, and answers in plain JSON.
 
-    An answer has some of these keys: `new` (findings that are new or worse, with causes and remedies), `all` (every
-    finding, the worst first), `rows` (numbers that the doctor worked out, to be recorded: table, step, values by tag),
-    `epoch` (lines to be printed at its end),
-    `state` (what was asked for), `done`, and `problem`, after which nothing is judged any more.
+    An answer has some of these keys: `new` (findings that are new or worse, with causes and remedies), `closed` (those
+    that are over), `all` (every finding, the worst first), `rows` (numbers that the doctor worked out, to be recorded:
+    table, step, values by tag), `epoch` (lines to be printed at its end), `state` (what was asked for), `done`, and
+    `problem`, after which nothing is judged any more.
     """
 
     def __init__(self, say: Callable[[Answer], None]) -> None:
@@ -82,14 +82,15 @@ class Consultation:
             self._colleagues.tell(self._across, at_once=at_once)
 
     def _found(self, found: Sequence[Finding]) -> None:
-        rows = self._doctor.rows()
-        if not (found or rows):
+        rows, closed = self._doctor.rows(), self._doctor.newly_closed()
+        if not (found or rows or closed):
             return
         answer: Answer = {"rows": rows}
         if any(table == "evaluations" for table, _, _ in rows):
             answer["epoch"] = self._doctor.after_epoch()
-        if found:
-            answer["new"], answer["all"] = _plain(found), _plain(self._doctor.findings())
+        if found or closed:
+            answer["new"], answer["closed"] = _plain(found), _plain(closed)
+            answer["all"] = _plain(self._doctor.findings())
         self._say(answer)
 
 

@@ -24,9 +24,8 @@ from sonde.monitor.wire import Message, Packer
 
 _log = logging.getLogger("sonde.monitor")
 
-Where = Literal["auto", "process", "thread", "off"]
+Where = Literal["process", "thread", "off"]
 
-_PLACES: dict[str, Where] = {"process": "process", "thread": "thread", "off": "off"}
 _GATHER_S = 0.02
 _MOST_WAITING_BYTES = 16 << 20
 _MOST_AT_ONCE_BYTES = 1 << 20
@@ -37,6 +36,7 @@ def start(
     where: Where,
     settings: Mapping[str, Any],
     on_finding: Callable[[Finding], None],
+    on_closed: Callable[[Finding], None],
     say: Callable[[str], None],
     folder: str,
 ) -> "Live | None":
@@ -44,16 +44,17 @@ def start(
 
     Where several processes train together, it also compares what all of them record in the run's `folder`.
     """
-    if where == "auto":
-        said = os.environ.get("SONDE_DOCTOR", "process")
-        if said not in _PLACES:
-            _log.warning("SONDE_DOCTOR must be one of %s, got %r; it is ignored", ", ".join(_PLACES), said)
-        where = _PLACES.get(said, "process")
     if where == "off" or ranks.rank():
         return None
-    place: Literal["process", "thread"] = "thread" if where == "thread" else "process"
-    together = folder if ranks.world_size() > 1 else None
-    return Live(recorder, where=place, settings=settings, on_finding=on_finding, say=say, together=together)
+    return Live(
+        recorder,
+        where=where,
+        settings=settings,
+        on_finding=on_finding,
+        on_closed=on_closed,
+        say=say,
+        together=folder if ranks.world_size() > 1 else None,
+    )
 
 
 class Practice(Protocol):
@@ -87,6 +88,7 @@ class Live:
         where: `"process"` for a process of its own, `"thread"` for the thread that brings the rows.
         settings: Of rules, by name, as `rules.configuring.configured` takes them.
         on_finding: Called with each finding that is new or has got worse, not on the training's thread.
+        on_closed: Called with each finding that is over, likewise.
         say: Called with the lines that an epoch's end gives rise to, likewise.
         together: The folder in which other ranks record as well; None for a single process.
     """
@@ -99,11 +101,14 @@ class Live:
         settings: Mapping[str, Any],
         on_finding: Callable[[Finding], None],
         say: Callable[[str], None],
+        on_closed: Callable[[Finding], None] = lambda finding: None,
         together: str | None = None,
     ) -> None:
-        self._recorder, self._on_finding, self._say = recorder, on_finding, say
+        self._recorder, self._on_finding, self._on_closed, self._say = recorder, on_finding, on_closed, say
         self._columns: dict[tuple[str, tuple[str, ...]], Columns] = {}
         self._findings: tuple[Finding, ...] = ()
+        self._judged = -1
+        """The step of the checkpoint that this session goes on from."""
         self._answered = threading.Condition()
         self._state: Any = None
         self._num_states = 0
@@ -151,9 +156,9 @@ class Live:
             came = self._answered.wait_for(lambda: self._num_states >= wanted, timeout_s)
             return self._state if came else None
 
-    def restore(self, state: Any) -> None:
-        """Go on from what `state` gave; from nothing where it is None."""
-        self._findings = ()
+    def restore(self, state: Any, step: int) -> None:
+        """Go on from what `state` gave, after this step; from nothing where it is None."""
+        self._findings, self._judged = (), step
         self._practice.tell(wire.RESTORE, state)
 
     def close(self, timeout_s: float = 10.0) -> None:
@@ -165,9 +170,12 @@ class Live:
         self._practice.forget()
 
     def _take(self, answer: Answer) -> None:
-        for table, step, values in answer.get("rows", ()):
+        rows = answer.get("rows", ())
+        # The last step before a checkpoint is judged after it, by the session that went on and again by this one.
+        fresh = [row for row in rows if row[1] > self._judged]
+        for table, step, values in fresh:
             self._record(table, step, values)
-        if answer.get("epoch"):
+        if answer.get("epoch") and (fresh or not rows):
             self._say("\n".join(answer["epoch"]))
         if "all" in answer:
             self._findings = tuple(Finding.from_json(plain) for plain in answer["all"])
@@ -178,6 +186,11 @@ class Live:
                 self._on_finding(finding)
             except Exception as error:  # the user's: findings come all the same
                 _log.warning("`on_finding` failed for %s: %r", finding.code, error, exc_info=error)
+        for plain in answer.get("closed", ()):
+            finding = Finding.from_json(plain)
+            over = {"code": finding.code, "first_step": finding.first_step}
+            self._recorder.event("finding-closed", step=finding.last_step, data=over)
+            self._on_closed(finding)
         if "problem" in answer:
             _log.warning(
                 "findings have a problem and come no more: %s; `sonde diagnose` may know more", answer["problem"]

@@ -30,9 +30,10 @@ class Notices:
         """A first look at the training has found something."""
         self._put("preflight", {"check": check, **fact})
 
-    def problem(self, error: Exception) -> None:
+    def problem(self, error: Exception | str) -> None:
         """Something of ours went wrong; not more than a few are kept."""
-        reason = f"{type(error).__name__}: {error}"[:_MOST_REASON]
+        said = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        reason = said[:_MOST_REASON]
         if reason not in self._problems and len(self._problems) < _MOST_PROBLEMS:
             self._problems.add(reason)
             self._put("monitor-problem", {"reason": reason})

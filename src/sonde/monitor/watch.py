@@ -3,7 +3,6 @@
 import logging
 import math
 import os
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,19 +10,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from sonde.alerts.config import AlertsConfig
+from sonde.config import ARGUMENT, Effective, effective
+from sonde.console.terminals import Wanted as Console
 from sonde.core.findings import Finding
 from sonde.core.records import Ending, Float64
 from sonde.core.tags import check_tag
 from sonde.kernels.columns import NUM_COLUMNS
 from sonde.kernels.histograms import NUM_BINS
 from sonde.monitor import live, ranks
+from sonde.monitor.alerting import Alarms
 from sonde.monitor.assembly import Assembly, now
 from sonde.monitor.budget import Budget
-from sonde.monitor.cadences import ON_CPU, ON_GPU, Cadences
+from sonde.monitor.cadences import ON_CPU, ON_GPU, Cadences, intervals_of, with_intervals
 from sonde.monitor.epochs import Epoch
 from sonde.monitor.guard import Guard
 from sonde.monitor.live import Where
@@ -34,25 +38,29 @@ from sonde.monitor.probing import Probing
 from sonde.monitor.schedule import Schedule
 from sonde.monitor.sharing import Sharing
 from sonde.monitor.sheets import Key, Sheet
+from sonde.monitor.showing import Showing
 from sonde.monitor.starvation import Starvation
 from sonde.monitor.sweeps import Sweeps
 from sonde.monitor.transport import NOTHING, AtOnce, Delivery, PinnedRing, Transport
 from sonde.probes.hooks import take_off
 from sonde.probes.parameters import Watched, parameter_names
 from sonde.probes.seams import CLIP_BY_NORM, CLIP_BY_VALUE, MAKE_GRAPHS, SCALER_STEP, Clip, ScalerStep
-from sonde.rules.configuring import configured
+from sonde.sinks.choices import Choice
+from sonde.sinks.choices import read as read_sinks
+from sonde.sinks.relay import Relay
+from sonde.sinks.sink import Sink
 from sonde.store import endings
-from sonde.store.profiles import read_profile
 from sonde.store.writer import Writer
 
 _log = logging.getLogger("sonde.monitor")
 
 T = TypeVar("T")
 
-Console = Literal["auto", "quiet"]
+Micro = Literal["mean", "sum"]
 
 _CLOSE_S = 30.0
 _CLOSE_HURRY_S = 2.0
+_CLOSE_SERVICES_S = 10.0  # sinks and alerts, whose other side may be gone
 _ROOM_FOR_PROBES = 16_384  # numbers a step
 
 
@@ -62,17 +70,27 @@ def watch(
     *,
     run: str | os.PathLike[str] | None = None,
     config: Mapping[str, Any] | None = None,
-    budget: float = 0.01,
+    budget: float | None = None,
     cadence: Cadences | None = None,
-    console: Console = "auto",
+    console: Console | None = None,
     on_finding: Callable[[Finding], None] | None = None,
-    doctor: Where = "auto",
+    doctor: Where | None = None,
     rules: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    sinks: Sequence[Sink | str] | None = None,
+    micro: Micro = "mean",
+    floor_s: float | None = None,
+    total_steps: int | None = None,
+    total_epochs: int | None = None,
+    console_s: float = 30.0,
     strict: bool = False,
+    settings: Effective | None = None,
 ) -> "Watch":
     """Record a training: the loss, and the gradients, weights and updates of every parameter.
 
     The training is left exactly as it is: losses and weights are bit-identical with and without.
+
+    What is left out is as the configuration says: the environment, `sonde.toml`, `pyproject.toml` (see `sonde config`).
+    Alerts are configured there alone.
 
     Args:
         model: The model, or several by name (`{"G": g, "D": d}`); names prefix the tags.
@@ -80,22 +98,38 @@ def watch(
         run: Folder of the run; `runs/<model>-<time>` where left out. An existing run is continued. Of several processes
             that train together the first records there, the others into `ranks/<rank>` inside, each a run of its own.
         config: Anything JSON can say about the run.
-        budget: Share of the step time that the watching may take; cadences are stretched to keep it. With `math.inf`
-            they are kept as they are, whatever it costs.
+        budget: Share of the step time that the watching may take, by default 0.01; cadences are stretched to keep it.
+            With `math.inf` they are kept as they are, whatever it costs.
         cadence: How often to measure; by default every step on a GPU, every tenth on a CPU.
-        console: `"quiet"` prints nothing; `"auto"` prints, to stderr, each alarm when it is found, and at the end where
+        console: What is shown, on stderr: `"live"` a view at the bottom of the terminal, `"lines"` a line now and then,
+            `"quiet"` nothing. `"auto"`, the default, is live on a terminal and lines elsewhere: in a file, in CI, in
+            notebooks, under `torchrun`. But for `"quiet"`, each alarm is printed when it is found, and at the end where
             the run is and what watching it took.
         on_finding: Called with each finding that is new or has got worse, information included, soon after the step
             that showed it; not on the training's thread.
         doctor: Where rows are judged: in a small `"process"` of its own, which takes no time from the training; on a
-            background `"thread"` of this one; or `"off"`, and `sonde diagnose` judges later. `"auto"` is what the
-            environment's `SONDE_DOCTOR` says, else a process. Ranks but the first have none.
+            background `"thread"` of this one; or `"off"`, and `sonde diagnose` judges later. By default a process.
+            Ranks but the first have none.
         rules: Settings of rules by name: `{"GRD001.growth": 50, "overfitting": False}` (`sonde explain` lists them), or
             the file of a profile that `sonde calibrate` wrote.
+        sinks: Loggers that are sent the run as well, by name or made by you: `["tensorboard", WandB("project")]`; fed
+            in the background, on the first rank. At the end they have ten seconds.
+        micro: What the loss of an accumulated step is of its micro-losses: their `"mean"`, or their `"sum"` where they
+            are given as they are differentiated.
+        floor_s: Seconds a step that the watching may always take, whatever the share, above 0; smaller means that tiny
+            steps are watched in less detail. 2 ms on a CPU and 0.2 ms on a GPU where left out.
+        total_steps: How many steps there will be, for the time that is left; nothing else depends on it.
+        total_epochs: How many epochs there will be, likewise: where `epoch` is called at the end of each, the steps are
+            known after the first.
+        console_s: Seconds between two of the console's lines, above 0.
         strict: Whether a fault of Sonde's own is raised (for tests) instead of being said once.
+        settings: The configuration, where it was looked for before (`sonde.config.effective`); by default that of the
+            working directory.
 
     Raises:
         RunNotWritable, RunBusy, RunUnreadable: the run cannot be recorded there.
+        SettingError, FormatError: the configuration is wrong; the message says where, and what is allowed.
+        MissingExtra: a sink's package is not installed.
     """
     models = model if isinstance(model, Mapping) else {"": model}
     optimizers = optimizer if isinstance(optimizer, Mapping) else {"": optimizer}
@@ -104,30 +138,45 @@ def watch(
             if not isinstance(thing, wanted):
                 label = f"{kind}[{name!r}]" if name else kind
                 raise TypeError(f"`watch({label})` must be a {wanted.__name__}, got {type(thing).__name__}.")
-    if console not in get_args(Console):
-        raise ValueError(f"`watch(console=...)` must be one of {', '.join(get_args(Console))}, got {console!r}.")
-    if doctor not in get_args(Where):
-        raise ValueError(f"`watch(doctor=...)` must be one of {', '.join(get_args(Where))}, got {doctor!r}.")
-    settings = read_profile(rules) if isinstance(rules, str | os.PathLike) else rules or {}
-    configured(settings)  # refuses wrong names before anything is recorded
-    if not 0 < budget <= 1 and budget != math.inf:
-        raise ValueError(f"`watch(budget=...)` must be in (0, 1], or infinite for no limit, got {budget}.")
+    if micro not in get_args(Micro):
+        raise ValueError(f"`watch(micro=...)` must be one of {', '.join(get_args(Micro))}, got {micro!r}.")
+    overrides = {"profile": os.fspath(rules)} if isinstance(rules, str | os.PathLike) else {"rules": rules}
+    found = (settings or effective()).over({"budget": budget, "console": console, "doctor": doctor, **overrides})
+    chosen = found.config
+    if floor_s is not None and not 0 < floor_s < math.inf:
+        raise ValueError(f"`watch(floor_s=...)` must be above 0 and finite, got {floor_s}.")
+    if not console_s > 0:
+        raise ValueError(f"`watch(console_s=...)` must be above 0 seconds, got {console_s}.")
+    for name, length in (("total_steps", total_steps), ("total_epochs", total_epochs)):
+        if length is not None and length < 1:
+            raise ValueError(f"`watch({name}=...)` must be at least 1, or None where it is not known, got {length}.")
     call = ranks.Call()
-    folder = Path(run) if run is not None else Path(call.folder(str(_default_folder(models))))
+    folder = Path(run) if run is not None else Path(call.folder(str(_default_folder(models, chosen.runs))))
     if rank := ranks.rank():
         folder = folder / "ranks" / str(rank)
-    writer = Writer(folder, config=config)
+    given: Sequence[Sink | Choice | str] | None = [sinks] if isinstance(sinks, str) else sinks
+    asked = [] if rank else chosen.sinks if given is None else given
+    made = [_sink(sink) for sink in asked]  # what is not installed is said before anything is recorded
+    writer = Writer(folder, config=config, settings=_stored(found, cadence, None if sinks is None else made))
     try:
         return Watch(
             models,
             optimizers,
             writer,
-            budget=budget,
+            config=config,
+            budget=chosen.budget,
             cadence=cadence,
-            console=console,
+            intervals=chosen.cadence.given,
+            console=chosen.console,
             on_finding=on_finding,
-            doctor=doctor,
-            rules=settings,
+            doctor=chosen.doctor,
+            rules=chosen.rules,
+            sinks=made,
+            alerts=chosen.alerts,
+            micro=micro,
+            floor_s=floor_s,
+            length={"total_steps": total_steps, "total_epochs": total_epochs},
+            console_s=console_s,
             strict=strict,
             call=call,
         )
@@ -136,9 +185,24 @@ def watch(
         raise
 
 
-def _default_folder(models: Mapping[str, nn.Module]) -> Path:
+def _sink(sink: Sink | Choice | str) -> Sink:
+    if isinstance(sink, str):
+        (sink,) = read_sinks("sinks", [sink])
+    return sink.make() if isinstance(sink, Choice) else sink
+
+
+def _stored(found: Effective, cadence: Cadences | None, sinks: Sequence[Sink] | None) -> dict[str, Any]:
+    """Settings for the run, objects that were given instead of settings among them."""
+    stored = found.to_json()
+    said = {f"cadence.{name}": steps for name, steps in (intervals_of(cadence) if cadence else {}).items()}
+    for key, value in {**said, **({} if sinks is None else {"sinks": [sink.name for sink in sinks]})}.items():
+        stored[key] = {"value": value, "from": ARGUMENT}
+    return stored
+
+
+def _default_folder(models: Mapping[str, nn.Module], runs: str) -> Path:
     name = type(next(iter(models.values()))).__name__.lower()
-    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+    return Path(runs) / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
 
 
 class Watch:
@@ -153,40 +217,70 @@ class Watch:
         optimizers: Mapping[str, Optimizer],
         writer: Writer,
         *,
+        config: Mapping[str, Any] | None,
         budget: float,
         cadence: Cadences | None,
+        intervals: Mapping[str, int],
         console: Console,
         on_finding: Callable[[Finding], None] | None,
         doctor: Where,
         rules: Mapping[str, Any],
+        sinks: Sequence[Sink],
+        alerts: AlertsConfig,
+        micro: Micro,
+        floor_s: float | None,
+        length: Mapping[str, int | None],
+        console_s: float,
         strict: bool,
         call: ranks.Call,
     ) -> None:
-        self._writer, self._strict, self._console = writer, strict, console
+        self._writer, self._strict = writer, strict
+        self._closed = False
         self._models = models
         self._optimised = {id(optimizer): Optimised(name, optimizer) for name, optimizer in optimizers.items()}
         first = next((p for o in optimizers.values() for group in o.param_groups for p in group["params"]), None)
         self._device = first.device if first is not None else torch.device("cpu")
         on_gpu = self._device.type == "cuda"
-        cadence = cadence or (ON_GPU if on_gpu else ON_CPU)
+        cadence = cadence or with_intervals(ON_GPU if on_gpu else ON_CPU, intervals)
         self._schedule = Schedule(cadence)
         self._sweeps, self._on_finding = Sweeps(), on_finding
-        self._live = live.start(writer, doctor, rules, self._found, self._print, str(writer.path))
-        self._assembly = Assembly(
-            writer if self._live is None else self._live,
-            list(optimizers),
-            histogram_steps=cadence.histograms.interval_steps,
-        )
         self._pipeline: Pipeline[Sheet] = Pipeline(self._consume, strict=strict)
         self._notices = Notices(self._put_event, self._pipeline.fail)
+        self._relay = Relay(writer, sinks, run=str(writer.path.absolute()), config=config, on_problem=self._problem)
+        may_tell = doctor != "off" and not ranks.rank()
+        for channel, secret in alerts.lacking.items() if may_tell else ():
+            _log.warning("alerts: %s is not told anything: its secret, %s, is not set", channel, secret)
+        is_told = bool(alerts.channels) and may_tell
+        self._alarms = Alarms(alerts, writer.path, self._alarm_problem) if is_told else None
+        if any(length.values()):
+            writer.event("length", data=length)
+        self._showing = Showing(
+            console,
+            writer.path,
+            lambda: None if doctor == "off" else self.findings(),
+            interval_s=console_s,
+            total_steps=length["total_steps"],
+            total_epochs=length["total_epochs"],
+        )
+        self._live = live.start(
+            self._relay, doctor, rules, self._found, self._over, self._showing.say, str(writer.path)
+        )
+        self._assembly = Assembly(
+            self._showing.before(self._relay if self._live is None else self._live),
+            list(optimizers),
+            histogram_steps=cadence.histograms.interval_steps,
+            micro=np.sum if micro == "sum" else np.mean,
+        )
         self._guard = Guard(self._notices.fail, strict=strict)
-        self._share = budget
+        self._share, self._floor_s = budget, floor_s
         try:
             self._begin(models, optimizers, call)
         except BaseException:  # threads and the doctor's process would outlive it
-            self._pipeline.close(0.0)
+            self._pipeline.close(_CLOSE_HURRY_S)
             if self._live is not None:
                 self._live.close(0.0)
+            self._close_services(0.0)
+            self._showing.close()
             raise
 
     def _begin(self, models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer], call: ranks.Call) -> None:
@@ -208,7 +302,7 @@ class Watch:
         self._epoch = Epoch()
         self._starvation = Starvation()
         self._last_end = time.perf_counter()
-        self._closed = self._resumed = False
+        self._resumed = False
         self._undo: list[Callable[[], None]] = []
         if on_gpu:
             for optimised in self._optimised.values():
@@ -234,6 +328,24 @@ class Watch:
         except Exception as error:
             self._notices.problem(error)
             raise
+
+    def _problem(self, reason: str) -> None:
+        """A sink or a channel does not work; on its own thread."""
+        if self._closed:
+            self._writer.event("monitor-problem", data={"reason": reason})
+        else:
+            self._notices.problem(reason)
+
+    def _alarm_problem(self, reason: str) -> None:
+        _log.warning("%s", reason)
+        self._problem(reason)
+
+    def _close_services(self, timeout_s: float) -> None:
+        """What goes elsewhere: all of it within this time and a little."""
+        self._relay.stop(timeout_s)
+        if self._alarms is not None:
+            self._alarms.close(timeout_s)
+        self._relay.finish(timeout_s)
 
     def _parameters(self) -> Sequence[Watched]:
         return [watched for optimised in self._optimised.values() for watched in optimised.watched]
@@ -264,7 +376,7 @@ class Watch:
     def _move_to(self, device: torch.device) -> None:
         """The parameters are on this device, or were moved to it."""
         self._device = device
-        self._budget = Budget(self._share, device)
+        self._budget = Budget(self._share, device, floor_s=self._floor_s)
         self._transport: Transport = PinnedRing(device, self._most_values()) if device.type == "cuda" else AtOnce()
 
     def _most_values(self) -> int:
@@ -563,18 +675,37 @@ class Watch:
             try:
                 batch = next(iterator)
             except StopIteration:
-                with self._guard:
-                    self._probing.preflight.boundary()
+                self.end_of_data()
                 return
-            self._spent["time/data"] += time.perf_counter() - started
-            if not self._closed:
-                capturing = self._capturing()
-                began = time.perf_counter() if capturing else self._budget.begin("data")
-                with self._guard:
-                    for quantity, count in self._probing.batch(batch).items():
-                        self._counted[quantity] = self._counted.get(quantity, 0) + count
-                self._budget.end("data", began)
+            self.batch(batch, waited_s=time.perf_counter() - started)
             yield batch
+
+    def batch(self, batch: Any, *, waited_s: float = 0.0) -> None:
+        """A batch is about to be used; for loops that cannot hand their loader to `data`.
+
+        Args:
+            batch: As the loader gave it.
+            waited_s: How long the training waited for it, in seconds.
+        """
+        self._spent["time/data"] += waited_s
+        if not self._closed:
+            capturing = self._capturing()
+            began = time.perf_counter() if capturing else self._budget.begin("data")
+            with self._guard:
+                for quantity, count in self._probing.batch(batch).items():
+                    self._counted[quantity] = self._counted.get(quantity, 0) + count
+            self._budget.end("data", began)
+
+    def end_of_data(self) -> None:
+        """The data have come to an end: what follows before the next step may be an evaluation. `data` calls it."""
+        if not self._closed:
+            with self._guard:
+                self._probing.preflight.boundary()
+
+    def not_measured(self, tag: str, reason: str) -> None:
+        """Say, once for a tag or pattern of tags, that it cannot be measured, and why; rules that need it abstain."""
+        if not self._closed:
+            self._notices.not_measured(tag, reason)
 
     def evaluate(
         self, *, loss: Tensor | float | None = None, metrics: Mapping[str, Tensor | float] | None = None
@@ -639,13 +770,16 @@ class Watch:
         if finding.severity.is_alarm:
             if not self._is_split:
                 self._sweeps.ask()
-            self._print(f"\n{finding}\n")
+            self._showing.say(f"\n{finding}\n")
+        if self._alarms is not None:
+            self._alarms.found(finding)
         if self._on_finding is not None:
             self._on_finding(finding)
 
-    def _print(self, text: str) -> None:
-        if self._console != "quiet":
-            print(text, file=sys.stderr)  # noqa: T201
+    def _over(self, finding: Finding) -> None:
+        """On the doctor's thread."""
+        if self._alarms is not None:
+            self._alarms.closed(finding)
 
     @property
     def _is_split(self) -> bool:
@@ -672,9 +806,9 @@ class Watch:
         self._schedule.resume(int(state["iteration"]))
         self._epoch = Epoch(int(state.get("epoch", 0)))
         self._assembly.load_state_dict(state)
-        self._writer.branch(self._assembly.step + 1)
+        self._relay.branch(self._assembly.step + 1)
         if self._live is not None:
-            self._live.restore(state.get("doctor"))
+            self._live.restore(state.get("doctor"), self._assembly.step)
         self._resumed = True
 
     @property
@@ -703,20 +837,24 @@ class Watch:
         finally:
             if self._live is not None:
                 self._live.close(_CLOSE_S if ending is Ending.FINISHED else _CLOSE_HURRY_S)
+            self._close_services(_CLOSE_SERVICES_S if ending is Ending.FINISHED else _CLOSE_HURRY_S)
             self._writer.end(ending, reason)
             endings.unwatch(self)
             self._transport.close()
             self._starvation.close()
             self._optimised.clear()
             self._models = {}
-        if not ranks.rank():
-            self._print(f"Sonde: {self.path}: {self._budget}")
+            self._showing.close(f"Sonde: {self.path}: {self._budget}")
 
     def forget(self) -> None:
         """After a fork: this process is not the one that trains."""
         self._closed = True
         if self._live is not None:
             self._live.forget()
+        if self._alarms is not None:
+            self._alarms.forget()
+        self._relay.forget()
+        self._showing.forget()
 
     def __enter__(self) -> "Watch":
         return self
@@ -729,7 +867,7 @@ class Watch:
             return
         ending, reason = endings.describe(kind, value)
         self._pipeline.drain(_CLOSE_HURRY_S)  # the steps that were made before it count
-        self._writer.event("exception", step=self._assembly.step, data={"reason": reason})
+        self._relay.event("exception", step=self._assembly.step, data={"reason": reason})
         self.end(ending, reason)
 
     def _capturing(self) -> bool:

@@ -63,7 +63,8 @@ class Batches:
     Inputs are the tensors among the arguments, through tuples, lists and mappings, the first 16; the part behind `@`
     is their place, such as `0`, `input_ids` or `0.image`, with the model's name before it where it has one. Scalars,
     empty tensors, masks of booleans, sharded and other special tensors are left out, and so is everything while a CUDA
-    graph is being captured.
+    graph is being captured. What was computed with gradients on the way here is no data either (what a generator made),
+    nor is the state of a recurrent model that is passed from call to call (see `is_state`).
 
     Of several forwards in an iteration (accumulation) the first eight are measured: non-finite values are added up,
     extremes are those of all, means and deviations those of the first. After an iteration in which no forward was seen
@@ -79,6 +80,8 @@ class Batches:
         self._findings: list[_Finding] = []
         self._counts: dict[str, dict[str, float]] = {}
         self._num_forwards: dict[str, int] = {}
+        self._others: list[tuple[_Finding, torch.Size]] = []
+        """Of the inputs of the present forward but the first, with their shapes."""
         self._num_targets = 0
         self._rest = 0
         self._columns: dict[tuple[str, ...], Columns] = {}
@@ -101,7 +104,7 @@ class Batches:
             self._attached = self._rest == 0
             self._rest = max(self._rest - 1, 0)
             if self._attached:
-                self._roots.attach(self._given)
+                self._roots.attach(self._given, self._gave)
 
     def labels(self, target: Any) -> None:
         """Look at the targets of this iteration; does nothing where it is not armed.
@@ -166,7 +169,7 @@ class Batches:
     def close(self) -> None:
         """Let go of the models and of what was found."""
         self._armed = self._attached = False
-        self._findings, self._counts = [], {}
+        self._findings, self._counts, self._others = [], {}, []
         self._roots.close()
 
     def _given(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -181,10 +184,19 @@ class Batches:
         else:
             shapes = {"size": samples, "sequence": _sequence((args, kwargs)), "samples": samples, "tokens": tokens}
             self._counts[name] = {f"batch/{key}{at}": float(n) for key, n in shapes.items() if n is not None}
+        self._others = []
         if num <= _MOST_FORWARDS:
-            for place, tensor in inputs_of(args, kwargs):
+            for i, (place, tensor) in enumerate(inputs_of(args, kwargs)):
                 statistic = WHOLE if tensor.is_floating_point() else EXTREMES
                 self._measure(statistic, tensor, f"batch/{{}}@{'.'.join(filter(None, (name, place)))}")
+                if i:
+                    self._others.append((self._findings[-1], tensor.shape))
+
+    def _gave(self, _name: str, output: Any) -> None:
+        others, self._others = self._others, []
+        states = [finding for finding, shape in others if is_state(shape, output)]
+        if states:
+            self._findings = [finding for finding in self._findings if not any(finding is state for state in states)]
 
     def _measure(self, statistic: Statistic, tensor: Tensor, tag: str) -> None:
         with torch.no_grad():
@@ -208,8 +220,23 @@ def inputs_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[tupl
         ['0.image', 'ids']
     """
     for place, tensor in itertools.islice(itertools.chain(_tensors(args), _tensors(kwargs)), _MOST_INPUTS):
-        if _is_readable(tensor) and tensor.dtype is not torch.bool and not tensor.is_complex():
+        is_given = tensor.grad_fn is None
+        if is_given and _is_readable(tensor) and tensor.dtype is not torch.bool and not tensor.is_complex():
             yield place, tensor
+
+
+def is_state(shape: Sequence[int], output: Any) -> bool:
+    """Whether an input of this shape, not the first one, is what a recurrent model remembers from call to call.
+
+    It is where the output has another tensor of the same shape behind its first one: `output, hidden = rnn(x, hidden)`.
+
+    Example:
+        >>> hidden = torch.zeros(2, 5)
+        >>> is_state(hidden.shape, (torch.zeros(3, 5), hidden)), is_state(hidden.shape, hidden)
+        (True, False)
+    """
+    behind = itertools.islice(_tensors(output), 1, _MOST_INPUTS)
+    return any(tensor.shape == shape for _, tensor in behind)
 
 
 def counts_of(batch: Any) -> tuple[int | None, int | None]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sonde.core.frames import Columns
 from sonde.core.records import Float64
-from sonde.probes.batches import inputs_of
+from sonde.probes.batches import inputs_of, is_state
 from sonde.probes.inputs import FEATURES
 from sonde.probes.probe import Reading, Row
 from sonde.probes.roots import Roots
@@ -46,6 +46,8 @@ class Features:
         self._armed = False
         self._seen: set[str] = set()
         self._found: dict[str, Tensor] = {}
+        self._others: dict[str, torch.Size] = {}
+        """Shapes of the inputs of the present forward but the first."""
         self._columns: dict[tuple[str, ...], Columns] = {}
 
     @property
@@ -62,7 +64,7 @@ class Features:
         """Look at what the models are given in this iteration."""
         if slots:
             self._armed, self._seen, self._found = True, set(), {}
-            self._roots.attach(self._given)
+            self._roots.attach(self._given, self._gave)
 
     def collect(self) -> Sequence[Reading]:
         """What was found, in one row."""
@@ -91,12 +93,22 @@ class Features:
         if name in self._seen:
             return
         self._seen.add(name)
-        for place, tensor in inputs_of(args, kwargs):
+        self._others = {}
+        for i, (place, tensor) in enumerate(inputs_of(args, kwargs)):
             if tensor.is_floating_point() and tensor.dim() > 1:
                 with torch.no_grad():
                     # A subclass of tensors may give operations another meaning.
                     numbers = FEATURES.take(tensor.detach().as_subclass(Tensor))
-                self._found[".".join(filter(None, (name, place)))] = numbers
+                where = ".".join(filter(None, (name, place)))
+                self._found[where] = numbers
+                if i:
+                    self._others[where] = tensor.shape
+
+    def _gave(self, _name: str, output: Any) -> None:
+        others, self._others = self._others, {}
+        for where, shape in others.items():
+            if is_state(shape, output):
+                self._found.pop(where, None)
 
     def _report(self, places: tuple[str, ...], here: Mapping[str, Float64], numbers: Float64) -> Iterable[Row]:
         if places not in self._columns:

@@ -188,7 +188,7 @@ class Phases:
         elif self._running == name:  # its last forward never ended: it raised, and somebody caught that
             self.mark("forward")
 
-    def _forward_ends(self, name: str) -> None:
+    def _forward_ends(self, name: str, _output: Any) -> None:
         if self._running == name:
             self._running = None
             self.mark("forward-done")

@@ -39,9 +39,9 @@ class Roots:
     def attach(
         self,
         before: Callable[[str, tuple[Any, ...], dict[str, Any]], None],
-        after: Callable[[str], None] | None = None,
+        after: Callable[[str, Any], None] | None = None,
     ) -> None:
-        """From now on call `before(name, args, kwargs)` and `after(name)` around each forward."""
+        """From now on call `before(name, args, kwargs)` and `after(name, output)` around each forward."""
         self._num_attached += 1
         for name, model in self._models.items():
             if _is_compiled_in_place(model):
@@ -86,10 +86,10 @@ class Roots:
         return started
 
 
-def _ended(name: str, after: Callable[[str], None]) -> Callable[[nn.Module, Any, Any], None]:
-    def ended(_model: nn.Module, _args: Any, _output: Any) -> None:
+def _ended(name: str, after: Callable[[str, Any], None]) -> Callable[[nn.Module, Any, Any], None]:
+    def ended(_model: nn.Module, _args: Any, output: Any) -> None:
         if torch.is_grad_enabled():
-            after(name)
+            after(name, output)
 
     return ended
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import is_
 from typing import Any, final
 
 import numpy as np
@@ -25,6 +26,8 @@ _REPEATED_STEPS = 100  # a row may be lost with a step that a scaler withholds
 _EVENT_STEPS = 100  # schedules of momentum change it at every step, which rows can bear and events cannot
 _GROUPS_A_STEP = 8  # reading a group takes 3 µs, and some optimisers have one for each parameter
 _MOST_GROUPS = 16  # in an event
+_KEYS = ("momentum", "betas", "weight_decay", "eps")
+_UNCHANGING = {float, int, bool, tuple, type(None)}  # the same object has the same value
 
 Say = Callable[[str, Mapping[str, Any]], None]
 
@@ -35,6 +38,8 @@ class _Followed:
 
     name: str
     settings: dict[str, float] = field(default_factory=dict)
+    seen: list[Any] = field(default_factory=list)
+    """The same as the groups have them."""
     num_with_state: int = 0
     num_steps: int = 0
     said_at: int | None = None
@@ -80,6 +85,11 @@ class Settings:
         num, followed.num_steps = followed.num_steps, followed.num_steps + 1
         if num % (1 + len(optimizer.param_groups) // _GROUPS_A_STEP):
             return
+        seen = [group.get(key) for group in optimizer.param_groups for key in _KEYS]
+        is_same = len(seen) == len(followed.seen) and all(map(is_, seen, followed.seen))
+        if is_same and num % _REPEATED_STEPS and set(map(type, seen)) <= _UNCHANGING:
+            return
+        followed.seen = seen
         settings = group_settings(optimizer, followed.name)
         if settings != followed.settings or num % _REPEATED_STEPS == 0:
             if settings:

@@ -75,6 +75,7 @@ class Writer:
         path: The run's folder.
         name: See `record`.
         config: See `record`.
+        settings: Of Sonde itself, for `run.json`; without secrets.
         flush_s: How often what came is written, in seconds: what a killed process loses at most.
         room_bytes: Memory for rows that wait for the disk.
         segment_rows: From how many rows on a log is folded into a segment.
@@ -86,6 +87,7 @@ class Writer:
         *,
         name: str | None = None,
         config: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
         flush_s: float = _FLUSH_S,
         room_bytes: int = _ROOM_BYTES,
         segment_rows: int = _SEGMENT_ROWS,
@@ -115,7 +117,7 @@ class Writer:
         self._state_written = 0.0
         self._files: dict[str, TableFiles] = {}
         try:
-            self._open(name, config)
+            self._open(name, config, settings)
         except OSError as error:
             raise RunNotWritable(
                 f"{self.path} cannot be written: {error.strerror or error}; choose another folder."
@@ -126,7 +128,7 @@ class Writer:
 
     # Opening.
 
-    def _open(self, name: str | None, config: Mapping[str, Any] | None) -> None:
+    def _open(self, name: str | None, config: Mapping[str, Any] | None, settings: Mapping[str, Any] | None) -> None:
         try:
             info = layout.read_info(self.path)
         except RunNotFound:
@@ -147,6 +149,8 @@ class Writer:
             info["environment"] = session
             if config is not None or "config" not in info:
                 info["config"] = dict(config or {})
+            if settings is not None:
+                info["settings"] = dict(settings)
             layout.replace_json(self.path / layout.RUN, info)
             self._event_file = Appender(self.path / layout.EVENTS)
             self._branch_file = Appender(self.path / layout.BRANCHES)
