@@ -48,6 +48,19 @@ def test_every_slot_has_its_turns_in_order_however_the_stretch_changes(stretches
     assert len(turns) == pytest.approx(clock * num_slots / 10, abs=1.001)
 
 
+@pytest.mark.parametrize(("stretch", "share"), [(9.0, 1.0), (40.0, 0.25)])
+def test_inputs_are_stretched_last(stretch: float, share: float) -> None:
+    schedule = Schedule(Cadences(inputs=Every(1), process=Every(1)))
+    schedule.stretch = stretch
+    due: dict[str, int] = {"inputs": 0, "process": 0}
+    for _ in range(400):
+        schedule.iteration += 1
+        for family in due:
+            due[family] += len(schedule.slots(family, 1))
+    assert due["inputs"] == pytest.approx(400 * share, abs=1)
+    assert due["process"] == pytest.approx(400 / stretch, abs=1)
+
+
 def test_a_beat_that_was_seen_ahead_comes() -> None:
     schedule = Schedule(Cadences(cosines=Every(7)))
     schedule.stretch = 3.7

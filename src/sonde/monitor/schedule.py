@@ -9,6 +9,24 @@ from sonde.monitor.cadences import Cadences
 
 _MOST_EARLY = 100  # slots: with a thousand blocks the first steps would be twice as long
 _ROUNDING = 1e-6  # iterations
+# A poisoned batch is gone when its step is over, so inputs are stretched last.
+_STRETCHED_LAST = frozenset({"inputs"})
+_STRETCH_BEFORE_LAST = 10.0
+
+
+class _Clock:
+    """Begin and end of an iteration, in steps of cadences that nobody stretches."""
+
+    def __init__(self) -> None:
+        self.begin, self.end = 0.0, 1.0
+
+    def advance(self, pace: float) -> None:
+        """The next iteration, which lasts so long."""
+        self.begin, self.end = self.end, self.end + pace
+
+    def set(self, iteration: int, pace: float) -> None:
+        """An iteration that does not follow the last one."""
+        self.begin, self.end = float(iteration), iteration + pace
 
 
 class Schedule:
@@ -16,7 +34,7 @@ class Schedule:
 
     Beats are counted on a clock that advances by 1 in an iteration, or by 1/stretch where cadences are stretched; a
     slot whose time lies between an iteration and the next has its turn in it. So a turn comes later when the stretch
-    grows, but is never passed over.
+    grows, but is never passed over. Inputs have a clock of their own, which slows from a tenfold stretch on.
 
     Args:
         cadences: The settings.
@@ -31,7 +49,7 @@ class Schedule:
         """Of so many steps one has its global norms read."""
         self._stretch = 1.0
         self._burst = self._sweep = Burst(0, 0)
-        self._clock, self._next_clock = 0.0, 1.0
+        self._usual_clock, self._last_clock = _Clock(), _Clock()
         # Asked several times a step, and the same for hundreds of steps.
         self._beats: dict[tuple[str, bool], Every] = {}
 
@@ -47,8 +65,12 @@ class Schedule:
         if self._phase != before:
             self.version += 1
             self._beats.clear()
-        self._clock = self._next_clock if goes_on else float(number)
-        self._next_clock = self._clock + self._pace
+        for clock, is_last in ((self._usual_clock, False), (self._last_clock, True)):
+            pace = self._pace(is_last=is_last)
+            if goes_on:
+                clock.advance(pace)
+            else:
+                clock.set(number, pace)
 
     @property
     def _phase(self) -> str:
@@ -56,9 +78,12 @@ class Schedule:
             return "sweep"
         return "early" if self._iteration < self.cadences.early_steps else "usual"
 
-    @property
-    def _pace(self) -> float:
-        return 1.0 if self._phase == "sweep" else 1.0 / self._stretch
+    def _pace(self, *, is_last: bool) -> float:
+        stretch = max(self._stretch / _STRETCH_BEFORE_LAST, 1.0) if is_last else self._stretch
+        return 1.0 if self._phase == "sweep" else 1.0 / stretch
+
+    def _clock(self, family: str) -> _Clock:
+        return self._last_clock if family in _STRETCHED_LAST else self._usual_clock
 
     @property
     def stretch(self) -> float:
@@ -84,9 +109,10 @@ class Schedule:
         """Whether a family (a field of `Cadences`) has its turn now, or so many iterations ahead."""
         if self._burst.due(self.iteration + ahead):
             return True
-        begin, end = self._clock, self._next_clock
+        clock = self._clock(family)
+        begin, end = clock.begin, clock.end
         for _ in range(ahead):
-            begin, end = end, end + self._pace
+            begin, end = end, end + self._pace(is_last=family in _STRETCHED_LAST)
         beat = self._beat(family)
         return _num_turns(beat, 1, begin) < _num_turns(beat, 1, end)
 
@@ -99,7 +125,8 @@ class Schedule:
         if self._burst.due(self.iteration):
             return range(num_slots)
         beat = self._beat(family, num_slots)
-        first, end = (_num_turns(beat, num_slots, clock) for clock in (self._clock, self._next_clock))
+        clock = self._clock(family)
+        first, end = (_num_turns(beat, num_slots, time) for time in (clock.begin, clock.end))
         return [turn % num_slots for turn in range(first, end)]
 
     def resume(self, iteration: int) -> None:
@@ -118,8 +145,10 @@ class Schedule:
         if self._burst.due(start):
             return start
         beat = self._beat(family, num_slots)
-        turn = _num_turns(beat, num_slots, self._next_clock)
-        ahead = (beat.offset + turn * beat.interval_steps / num_slots - self._next_clock) / self._pace
+        begin = self._clock(family).end
+        turn = _num_turns(beat, num_slots, begin)
+        pace = self._pace(is_last=family in _STRETCHED_LAST)
+        ahead = (beat.offset + turn * beat.interval_steps / num_slots - begin) / pace
         following = start + max(math.floor(ahead - _ROUNDING), 0)
         return min(following, self._burst.start_step) if start <= self._burst.start_step else following
 
@@ -138,6 +167,6 @@ class Schedule:
         return self.cadences.early(family) if self._phase == "early" and is_small else cadence
 
 
-def _num_turns(beat: Every, num_slots: int, clock: float) -> int:
+def _num_turns(beat: Every, num_slots: int, time: float) -> int:
     """Turns of all slots before a time, from the offset on; slot j of n has its own at j/n of the interval."""
-    return math.ceil((clock - beat.offset) * num_slots / beat.interval_steps)
+    return math.ceil((time - beat.offset) * num_slots / beat.interval_steps)
