@@ -199,6 +199,7 @@ class Preflight:
         self._outputs = OutputGradients(nothing, self._say, self._hooks)
         self._looks = FirstLooks(nothing, self._say, self._hooks)
         self._membership = Membership(nothing, nothing, self._say)
+        self._players = Players(nothing, nothing, self._say)
         self._symmetry = Symmetry(nothing, self._say)
 
     def _say(self, check: str, fact: Mapping[str, Any]) -> None:
