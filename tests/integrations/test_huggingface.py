@@ -4,7 +4,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,14 +24,6 @@ pytest.importorskip("accelerate")
 from sonde.integrations.huggingface import SondeCallback  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    num = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num)
 
 
 class Words(Dataset[dict[str, Tensor]]):

@@ -3,7 +3,6 @@
 # mypy: disallow-subclassing-any=False, disable-error-code="import-not-found, name-defined"
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,6 @@ if keras.config.backend() != "torch":
 from sonde.integrations.keras import SondeCallback  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:__array__ implementation:DeprecationWarning")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    num = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num)
 
 
 X = np.random.default_rng(1).standard_normal((50, 8), dtype=np.float32)
