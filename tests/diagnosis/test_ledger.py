@@ -64,3 +64,21 @@ def test_what_was_closed_is_told_once_and_what_was_closed_before_a_resumption_is
     resumed = Ledger()
     resumed.restore(ledger.findings)
     assert resumed.newly_closed() == []
+
+
+def test_what_comes_and_goes_for_ever_leaves_few_findings_and_loses_neither_beginning_nor_worst() -> None:
+    ledger, rule = Ledger(), LossSpike()
+    told = 0
+    for turn in range(50):
+        step = 10 + turn * 1_000
+        ledger.take(rule, step, [CRITICAL if turn == 3 else WARNING])
+        ledger.take(rule, step + rule.quiet_steps + 1, [])
+        told += len(ledger.newly_closed())
+    findings = ledger.findings
+    assert told == 50
+    assert len(findings) < 10
+    assert (findings[0].first_step, findings[0].severity, findings[0].where) == (10, Severity.CRITICAL, ("a", "b"))
+    assert [finding.first_step for finding in findings[-2:]] == [48_010, 49_010]
+    again = Ledger()
+    again.restore(findings)
+    assert again.findings == findings

@@ -1,5 +1,6 @@
 """The life of findings: each is opened once, updated while it is seen, and closed when it is not seen any more."""
 
+import itertools
 from collections.abc import Iterable, KeysView, Sequence
 from dataclasses import replace
 
@@ -8,16 +9,20 @@ from sonde.rules.rule import Rule, Sighting
 
 _MOST_EVIDENCE = 6
 _MOST_PLACES = 50
+_MOST_CLOSED = 4  # of a rule: a condition that comes and goes for weeks must not fill the memory
 
 
 class Ledger:
-    """The findings of a run so far, one for each rule and stretch of time in which it saw its condition."""
+    """The findings of a run so far, one for each rule and stretch of time in which it saw its condition.
+
+    Of a rule's findings that are over, the last few are kept apart; older ones are one, from the first step of the
+    first to the last step of the last.
+    """
 
     def __init__(self) -> None:
         self._open: dict[str, Finding] = {}
-        self._closed: list[Finding] = []
-        self._num_told = 0
-        """Of those closed, by `newly_closed`."""
+        self._closed: dict[str, list[Finding]] = {}
+        self._newly_closed: list[Finding] = []
         self._last: dict[str, int] = {}
         """When findings were seen last, where that is all that is new about them."""
 
@@ -26,7 +31,9 @@ class Ledger:
         finding = self._open.get(rule.code)
         if not sightings:
             if finding is not None and step - self._last.get(rule.code, finding.last_step) > rule.quiet_steps:
-                self._closed.append(replace(self._now(rule.code), open=False))
+                over = replace(self._now(rule.code), open=False)
+                self._keep(over)
+                self._newly_closed.append(over)
                 del self._open[rule.code]
                 self._last.pop(rule.code, None)
             return None
@@ -77,23 +84,33 @@ class Ledger:
 
     def restore(self, findings: Iterable[Finding]) -> None:
         """Go on from the findings of another ledger."""
-        self._open, self._closed, self._last = {}, [], {}
+        self._open, self._closed, self._last, self._newly_closed = {}, {}, {}, []
         for finding in findings:
             if finding.open:
                 self._open[finding.code] = finding
             else:
-                self._closed.append(finding)
-        self._num_told = len(self._closed)
+                self._keep(finding)
+
+    def _keep(self, over: Finding) -> None:
+        kept = self._closed.setdefault(over.code, [])
+        kept.append(over)
+        if len(kept) > _MOST_CLOSED:
+            first, second, *rest = kept
+            worse = second if second.severity > first.severity else first
+            where = tuple(dict.fromkeys((*first.where, *second.where)))[:_MOST_PLACES]
+            both = replace(worse, first_step=first.first_step, last_step=second.last_step, where=where)
+            self._closed[over.code] = [both, *rest]
 
     def newly_closed(self) -> list[Finding]:
         """Those that were closed since this was last asked."""
-        told, self._num_told = self._num_told, len(self._closed)
-        return self._closed[told:]
+        closed, self._newly_closed = self._newly_closed, []
+        return closed
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All of them, by the step at which they began."""
-        return tuple(sorted((*self._closed, *self.open), key=lambda f: (f.first_step, f.code)))
+        closed = itertools.chain.from_iterable(self._closed.values())
+        return tuple(sorted((*closed, *self.open), key=lambda f: (f.first_step, f.code)))
 
     @property
     def open(self) -> tuple[Finding, ...]:

@@ -21,9 +21,9 @@ class Consultation:
     """Takes messages in order, and answers in plain JSON.
 
     An answer has some of these keys: `new` (findings that are new or worse, with causes and remedies), `closed` (those
-    that are over), `all` (every finding, the worst first), `rows` (numbers that the doctor worked out, to be recorded:
-    table, step, values by tag), `epoch` (lines to be printed at its end), `state` (what was asked for), `done`, and
-    `problem`, after which nothing is judged any more.
+    that are over), `all` (every finding, the worst first, as text: it is read only where somebody asks), `rows`
+    (numbers that the doctor worked out, to be recorded: table, step, values by tag), `epoch` (lines to be printed at
+    its end), `state` (what was asked for), `done`, and `problem`, after which nothing is judged any more.
     """
 
     def __init__(self, say: Callable[[Answer], None]) -> None:
@@ -71,7 +71,7 @@ class Consultation:
         elif message.kind == wire.END:
             self._hear(at_once=True)
             self._found(doctor.settle())
-            self._say({"all": _plain(doctor.findings()), "done": True})
+            self._say({"all": _text(doctor.findings()), "done": True})
 
     def _begin(self) -> None:
         rules, self._across = compared(configured(self._settings))
@@ -90,10 +90,14 @@ class Consultation:
             answer["epoch"] = self._doctor.after_epoch()
         if found or closed:
             answer["new"], answer["closed"] = _plain(found), _plain(closed)
-            answer["all"] = _plain(self._doctor.findings())
+            answer["all"] = _text(self._doctor.findings())
         self._say(answer)
 
 
+def _text(findings: Sequence[Finding]) -> str:
+    return strict_json.dumps([finding.to_json() for finding in findings])
+
+
 def _plain(findings: Sequence[Finding]) -> list[Any]:
-    plain: list[Any] = strict_json.loads(strict_json.dumps([finding.to_json() for finding in findings]))
+    plain: list[Any] = strict_json.loads(_text(findings))
     return plain

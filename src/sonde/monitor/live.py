@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from sonde.core.findings import Finding
 from sonde.core.frames import Columns, Frame
 from sonde.core.records import Recorder
 from sonde.monitor import ranks, wire
-from sonde.monitor.consultation import Answer, Consultation
 from sonde.monitor.wire import Message, Packer
+
+if TYPE_CHECKING:
+    from sonde.monitor.consultation import Answer
 
 _log = logging.getLogger("sonde.monitor")
 
@@ -106,7 +108,8 @@ class Live:
     ) -> None:
         self._recorder, self._on_finding, self._on_closed, self._say = recorder, on_finding, on_closed, say
         self._columns: dict[tuple[str, tuple[str, ...]], Columns] = {}
-        self._findings: tuple[Finding, ...] = ()
+        self._all: str | tuple[Finding, ...] = ()
+        """The findings; as text while nobody has asked for them."""
         self._judged = -1
         """The step of the checkpoint that this session goes on from."""
         self._answered = threading.Condition()
@@ -121,7 +124,13 @@ class Live:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All so far, the worst first."""
-        return self._findings
+        known = self._all
+        if isinstance(known, str):
+            found = tuple(Finding.from_json(plain) for plain in strict_json.loads(known))
+            if self._all is known:  # no newer ones came meanwhile
+                self._all = found
+            return found
+        return known
 
     def append(self, frame: Frame) -> None:
         """Record a row, and have it judged."""
@@ -158,7 +167,7 @@ class Live:
 
     def restore(self, state: Any, step: int) -> None:
         """Go on from what `state` gave, after this step; from nothing where it is None."""
-        self._findings, self._judged = (), step
+        self._all, self._judged = (), step
         self._practice.tell(wire.RESTORE, state)
 
     def close(self, timeout_s: float = 10.0) -> None:
@@ -169,7 +178,7 @@ class Live:
         """After a fork: the doctor is the parent's."""
         self._practice.forget()
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: "Answer") -> None:
         rows = answer.get("rows", ())
         # The last step before a checkpoint is judged after it, by the session that went on and again by this one.
         fresh = [row for row in rows if row[1] > self._judged]
@@ -178,7 +187,7 @@ class Live:
         if answer.get("epoch") and (fresh or not rows):
             self._say("\n".join(answer["epoch"]))
         if "all" in answer:
-            self._findings = tuple(Finding.from_json(plain) for plain in answer["all"])
+            self._all = answer["all"]
         for plain in answer.get("new", ()):
             finding = Finding.from_json(plain)
             self._recorder.event("finding", step=finding.last_step, data=finding.to_json())
@@ -213,7 +222,9 @@ class Live:
 class _Beside:
     """On the thread that brings the rows."""
 
-    def __init__(self, answer: Callable[[Answer], None]) -> None:
+    def __init__(self, answer: "Callable[[Answer], None]") -> None:
+        from sonde.monitor.consultation import Consultation  # all rules: a process of its own loads them itself
+
         self._consultation = Consultation(lambda said: answer(strict_json.loads(strict_json.dumps(said))))
         self.waiting_bytes = 0
 
@@ -238,7 +249,7 @@ class _Apart:
     more.
     """
 
-    def __init__(self, process: "subprocess.Popen[bytes]", answer: Callable[[Answer], None]) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", answer: "Callable[[Answer], None]") -> None:
         self._process, self._answer, self._packer = process, answer, Packer()
         self._waiting: deque[bytes] = deque()
         self._put_bytes = self._sent_bytes = 0
@@ -313,6 +324,7 @@ class _Apart:
                 except OSError:  # it is gone
                     return
                 self._sent_bytes += len(some)
+                del some, view  # nothing is held while we wait
             if self._ended and not self._waiting:
                 return
 
@@ -323,13 +335,14 @@ class _Apart:
             self._answer(answer)
             if answer.get("done"):
                 break
+            del line, answer  # nothing is held while we wait
         if not self._ended:
             self._gave_up = True
             self._answer({"problem": "the doctor's process ended"})
         self._done.set()
 
 
-def _in_process(answer: Callable[[Answer], None]) -> Practice:
+def _in_process(answer: "Callable[[Answer], None]") -> Practice:
     """A doctor in a process of its own; beside us where no process can be started."""
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))

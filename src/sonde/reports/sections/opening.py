@@ -122,8 +122,10 @@ def _duration(subject: Subject) -> str:
 
 def _scope(subject: Subject) -> str:
     if num := len(subject.diagnosis.not_measured):
-        kinds = "One kind of series was" if num == 1 else f"{num} kinds of series were"
-        return f"{kinds} not measured, and the verdict does not cover what they would show; see “Not measured” below."
+        kinds, shown = ("One kind of series was", "it") if num == 1 else (f"{num} kinds of series were", "they")
+        return (
+            f"{kinds} not measured, and the verdict does not cover what {shown} would show; see “Not measured” below."
+        )
     return ""
 
 
