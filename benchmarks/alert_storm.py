@@ -1,6 +1,6 @@
 """What a storm of findings costs a training, and whether people get the alerts that the policy promises.
 
-A transformer trains on one core, while a thread brings 500 findings a second, as the doctor's thread would: a fortieth
+A transformer trains on one core, while a thread brings 600 findings a second, as the doctor's thread would: a fortieth
 critical, a seventh of them over by the time of the next. In every other turn they are told: to a Slack-style webhook
 that is down half of the time, a second at a time, and to an SMTP server (aiosmtpd where it is installed), both in
 another process. The order of the turns with and without alerts is drawn for each round; a turn with is divided by the
@@ -11,7 +11,7 @@ is compared with what `sonde.alerts.policy` promises: every finding once, by nam
 no more messages than the limits allow. tests/alerts/test_sender.py has the same storm without the limits' long waits,
 where every critical finding comes by name.
 
-Usage: python benchmarks/alert_storm.py [--rounds 8] [--seconds 6] [--findings 3000]
+Usage: python benchmarks/alert_storm.py [--rounds 4] [--seconds 20] [--findings 10000]
 """
 
 import argparse
@@ -292,9 +292,9 @@ def main() -> None:
     from measure import Figure, Queue, middle, print_figures, print_machine
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=6.0, help="of a turn, about")
-    parser.add_argument("--findings", type=int, default=3_000)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of a turn, about")
+    parser.add_argument("--findings", type=int, default=10_000)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:

@@ -45,9 +45,11 @@ def listed(text: str) -> set[str]:
     return set(CODE.findall(text))
 
 
+@pytest.mark.parametrize("doctor", ["process", "thread"])
 def test_findings_reach_every_channel_while_the_training_runs_and_that_they_are_over_as_well(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, doctor: str
 ) -> None:
+    monkeypatch.setenv("SONDE_DOCTOR", doctor)
     (tmp_path / "sonde.toml").write_text(
         "[alerts]\ngroup_s = 0.01\nlimit.refill_s = 0.01\ntotal_limit.refill_s = 0.01\n"
     )

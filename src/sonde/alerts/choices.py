@@ -5,6 +5,8 @@ from fnmatch import fnmatchcase
 
 from sonde.core.findings import Finding, Severity
 
+_ALL = ("*",)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
@@ -24,18 +26,18 @@ class Choice:
     """
 
     severity: Severity = Severity.WARNING
-    codes: tuple[str, ...] = ("*",)
+    codes: tuple[str, ...] = _ALL
     except_codes: tuple[str, ...] = ()
 
     def takes(self, finding: Finding) -> bool:
         """Whether it is told."""
-        if finding.severity < self.severity:
+        # Asked for each finding of a storm, by each channel.
+        if finding.severity is not self.severity and finding.severity < self.severity:
             return False
-        return _among(finding, self.codes) and not _among(finding, self.except_codes)
+        if self.codes != _ALL and not _among(finding, self.codes):
+            return False
+        return not (self.except_codes and _among(finding, self.except_codes))
 
 
 def _among(finding: Finding, patterns: tuple[str, ...]) -> bool:
-    return any(
-        pattern == "*" or fnmatchcase(finding.code, pattern) or fnmatchcase(finding.name, pattern)
-        for pattern in patterns
-    )
+    return any(fnmatchcase(finding.code, pattern) or fnmatchcase(finding.name, pattern) for pattern in patterns)

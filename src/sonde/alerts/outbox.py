@@ -9,11 +9,8 @@ from sonde.core.findings import Finding, Severity
 Key = tuple[str, int]
 """Code and first step: a finding keeps both for life, while it gets worse and when it closes."""
 
-_MOST_WAITING = 1_000
+_MOST_WAITING = 250
 """Findings that are not critical, kept for a channel that cannot be told; of further ones only the number is."""
-
-_ROUND = 250
-"""Room is made for so many at once: looking through all of them for each would be most of the work in a storm."""
 
 
 class Waiting(NamedTuple):
@@ -51,30 +48,47 @@ def key(finding: Finding) -> Key:
 
 
 def take(outbox: Outbox, findings: Collection[Finding], now_s: float) -> Outbox:
-    """After a look at findings: what is new, worse or over waits to be told; what is known changes nothing."""
+    """After a look at findings: what is new, worse or over waits to be told; what is known changes nothing.
+
+    A finding for which there is no room to wait costs an entry and a number: most of those of a storm.
+    """
+    if not findings:
+        return outbox
     alarms, resolves = dict(outbox.alarms), dict(outbox.resolves)
+    counted: dict[Key, Told] = {}
+    num_counted = 0
+    room = _MOST_WAITING - sum(waits.finding.severity is not Severity.CRITICAL for waits in alarms.values())
     under_way = outbox.under_way or Notice()
     flying = {key(finding): finding for finding in under_way.alarms}
     ending = {key(finding) for finding in under_way.resolved}
     for finding in findings:
-        name = key(finding)
-        told, flies, waits = outbox.told.get(name), flying.get(name), alarms.get(name)
-        known = [item.severity for item in (told, flies) if item is not None]
+        name, severity = key(finding), finding.severity
+        waits = alarms.get(name)
         if waits is not None:
-            if finding.severity >= waits.finding.severity and finding.last_step >= waits.finding.last_step:
+            before = waits.finding
+            if severity >= before.severity and finding.last_step >= before.last_step:
                 alarms[name] = Waiting(finding, waits.since_s)
-        elif not known or finding.severity > max(known):
-            alarms[name] = Waiting(finding, now_s)
+                room += severity is Severity.CRITICAL and before.severity is not Severity.CRITICAL
+            continue
+        told, flies = counted.get(name) or outbox.told.get(name), flying.get(name)
+        if (told is None or severity > told.severity) and (flies is None or severity > flies.severity):
+            if severity is Severity.CRITICAL or room > 0:
+                alarms[name] = Waiting(finding, now_s)
+                room -= severity is not Severity.CRITICAL
+            else:
+                counted[name] = _by_number(told, severity)
+                num_counted += 1
             resolves.pop(name, None)  # the alarm says that it is over, where it is
         elif not finding.open and name not in resolves and name not in ending:
             by_name = flies.open if flies else told is not None and told.by_name and not told.resolved
             if by_name:
                 resolves[name] = Waiting(finding, now_s)
-    taken = outbox._replace(alarms=alarms, resolves=resolves)
-    if len(alarms) // _ROUND == len(outbox.alarms) // _ROUND:
-        return taken
-    minor = [name for name, waits in alarms.items() if waits.finding.severity is not Severity.CRITICAL]
-    return count(taken, minor[_MOST_WAITING - _ROUND :]) if len(minor) > _MOST_WAITING - _ROUND else taken
+    return outbox._replace(
+        alarms=alarms,
+        resolves=resolves,
+        told={**outbox.told, **counted} if counted else outbox.told,
+        unlisted=outbox.unlisted + num_counted,
+    )
 
 
 def compose(outbox: Outbox, listable: Collection[Key], resolvable: Collection[Key], most: int, now_s: float) -> Outbox:
@@ -108,7 +122,7 @@ def count(outbox: Outbox, names: Collection[Key]) -> Outbox:
     """With these told by their number only."""
     told = dict(outbox.told)
     for name in names:
-        told[name] = Told(outbox.alarms[name].finding.severity, by_name=name in told and told[name].by_name)
+        told[name] = _by_number(told.get(name), outbox.alarms[name].finding.severity)
     return outbox._replace(alarms=_without(outbox.alarms, names), told=told, unlisted=outbox.unlisted + len(names))
 
 
@@ -117,7 +131,10 @@ def delivered(outbox: Outbox) -> Outbox:
     assert outbox.under_way is not None
     told = dict(outbox.told)
     for finding in outbox.under_way.alarms:
-        told[key(finding)] = Told(finding.severity, by_name=True, resolved=not finding.open)
+        before = told.get(key(finding))
+        # It may have got worse, and been counted, while the message was under way.
+        worst = finding.severity if before is None else max(finding.severity, before.severity)
+        told[key(finding)] = Told(worst, by_name=True, resolved=not finding.open)
     for finding in outbox.under_way.resolved:
         told[key(finding)] = told[key(finding)]._replace(resolved=True)
     return outbox._replace(told=told, under_way=None)
@@ -142,6 +159,14 @@ def num_untold(outbox: Outbox) -> int:
     """Findings that the channel does not know of, neither by name nor by number."""
     flying = len(outbox.under_way.alarms) + outbox.under_way.more if outbox.under_way else 0
     return len(outbox.alarms) + outbox.unlisted + flying
+
+
+def _by_number(told: Told | None, severity: Severity) -> Told:
+    return Told(severity, by_name=True) if told is not None and told.by_name else _COUNTED[severity]
+
+
+_COUNTED = {severity: Told(severity, by_name=False) for severity in Severity}
+"""One for all: those of a storm are the most that is kept."""
 
 
 def _without(waiting: Mapping[Key, Waiting], names: Collection[Key]) -> Mapping[Key, Waiting]:

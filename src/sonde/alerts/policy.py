@@ -21,7 +21,7 @@ from sonde.alerts import outbox as outboxes
 from sonde.alerts.choices import Choice
 from sonde.alerts.limits import Bucket, Limit
 from sonde.alerts.notices import Notice
-from sonde.alerts.outbox import Key, Outbox
+from sonde.alerts.outbox import Key, Outbox, Waiting
 from sonde.alerts.quiet_hours import QuietHours
 from sonde.core.findings import Finding, Severity
 
@@ -109,9 +109,11 @@ class Policy:
     def decide(self, state: PolicyState, now_s: float) -> tuple[PolicyState, dict[str, Notice]]:
         """What is to be sent now, by channel; each is under way until `delivered` or `refused` says otherwise."""
         notices: dict[str, Notice] = {}
-        for name in sorted(self.channels, key=lambda name: _turn(state.outboxes[name])):
-            ripe_s = self._ripe_s(state.outboxes[name], now_s)
-            if ripe_s is None or ripe_s > now_s or not self._has_room(state, name, now_s):
+        ripe = [
+            name for name in self.channels if self._has_room(state, name, now_s) and self._is_ripe(state, name, now_s)
+        ]
+        for name in sorted(ripe, key=lambda name: _turn(state.outboxes[name])):
+            if not self._has_room(state, name, now_s):  # those before it have used up the total
                 continue
             listable, resolvable = self._sayable(state.outboxes[name], now_s)
             state = self._send(state, name, listable, resolvable, now_s)
@@ -125,11 +127,11 @@ class Policy:
         """
         listable, resolvable = self._sayable(state.outboxes[name], now_s)
         if not self._has_room(state, name, now_s):
-            listable, resolvable = [key for key in listable if _is_critical(state.outboxes[name], key)], []
+            listable, resolvable = _critical(listable), {}
         if not (listable or resolvable):
             return state, None
         outbox = state.outboxes[name]
-        listed = sorted(listable, key=lambda key: not _is_critical(outbox, key))[: self.most_findings]
+        listed = sorted(listable, key=lambda key: not _is_critical(listable[key]))[: self.most_findings]
         counted = outboxes.count(outbox, set(outbox.alarms) - set(listed))
         state = state._replace(outboxes={**state.outboxes, name: counted})
         state = self._send(state, name, listed, resolvable, now_s)
@@ -176,33 +178,38 @@ class Policy:
     def _has_room(self, state: PolicyState, name: str, now_s: float) -> bool:
         return self.limit.allows(state.buckets[name], now_s) and self.total_limit.allows(state.total, now_s)
 
+    def _is_ripe(self, state: PolicyState, name: str, now_s: float) -> bool:
+        ripe_s = self._ripe_s(state.outboxes[name], now_s)
+        return ripe_s is not None and ripe_s <= now_s
+
     def _ripe_s(self, outbox: Outbox, now_s: float) -> float | None:
         """From when on, limits aside, the channel can be told something; None where there is nothing to wait for."""
         if outbox.under_way is not None or not (outbox.alarms or outbox.resolves):
             return None
         listable, resolvable = self._sayable(outbox, now_s)
-        since = [outbox.alarms[key].since_s for key in listable] + [outbox.resolves[key].since_s for key in resolvable]
-        if since:
-            return min(since) + self.group_s
+        if listable or resolvable:
+            return min(waits.since_s for waits in (*listable.values(), *resolvable.values())) + self.group_s
         assert self.quiet_hours is not None
         return self.quiet_hours.end_s(now_s)
 
-    def _sayable(self, outbox: Outbox, now_s: float) -> tuple[list[Key], list[Key]]:
+    def _sayable(self, outbox: Outbox, now_s: float) -> tuple[Mapping[Key, Waiting], Mapping[Key, Waiting]]:
         """The alarms and the resolves that may be told at this time of the day."""
         if self.quiet_hours is None or not self.quiet_hours.holds(now_s):
-            return list(outbox.alarms), list(outbox.resolves)
-        if self.quiet_hours.critical_breaks_through:
-            return [key for key in outbox.alarms if _is_critical(outbox, key)], []
-        return [], []
+            return outbox.alarms, outbox.resolves
+        return _critical(outbox.alarms) if self.quiet_hours.critical_breaks_through else {}, {}
 
 
 def _turn(outbox: Outbox) -> tuple[bool, float]:
     """Who goes first where the total limit is short: who has something critical, then who has waited longest."""
-    return not any(_is_critical(outbox, key) for key in outbox.alarms), outbox.last_s
+    return not any(map(_is_critical, outbox.alarms.values())), outbox.last_s
 
 
-def _is_critical(outbox: Outbox, key: Key) -> bool:
-    return outbox.alarms[key].finding.severity is Severity.CRITICAL
+def _critical(alarms: Mapping[Key, Waiting]) -> Mapping[Key, Waiting]:
+    return {key: waits for key, waits in alarms.items() if _is_critical(waits)}
+
+
+def _is_critical(waits: Waiting) -> bool:
+    return waits.finding.severity is Severity.CRITICAL
 
 
 def _under_way(state: PolicyState, name: str) -> Notice:

@@ -2,7 +2,7 @@
 
 One thread asks the policy; one for each channel sends, so that a channel that does not answer holds up no other. A
 channel has one message under way at a time: while it is tried again, findings gather in the policy, and the next
-message says them together. So memory stays small whatever happens to the network: a thousand findings a channel, the
+message says them together. So memory stays small whatever happens to the network: 250 findings a channel, the
 critical ones, which are never given up, and a code and a step of each that was told.
 """
 
@@ -28,7 +28,7 @@ _log = logging.getLogger("sonde.alerts")
 _MOST_WAITING = 20_000  # findings: some 20 MB
 _LONGEST_WAIT_S = 600.0  # then the clock is asked again: it may have been set, or the machine asleep
 _GATHER_S = (0.05, 0.5)  # findings come in batches: one look at all of them, the later the longer messages wait
-_SLICE, _BREATH_S = 64, 50e-6  # findings, between which the training gets the interpreter
+_SLICE, _BREATH_S = 256, 50e-6  # findings, half a millisecond's; then the training gets the interpreter
 _PATIENCE = 3  # failures in a row until a channel is called dead
 
 
@@ -191,8 +191,9 @@ class Sender:
                 self._state = self._policy.delivered(self._state, item.name)
             elif isinstance(item, _Done):
                 self._state = self._policy.refused(self._state, item.name, now_s)
-        self._state = self._policy.take(self._state, (), now_s, num_lost=num_lost - self._num_lost_told)
-        self._num_lost_told = num_lost
+        if num_lost != self._num_lost_told:
+            self._state = self._policy.take(self._state, (), now_s, num_lost=num_lost - self._num_lost_told)
+            self._num_lost_told = num_lost
         findings = [item for item in items if isinstance(item, Finding)]
         for first in range(0, len(findings), _SLICE):
             self._state = self._policy.take(self._state, findings[first : first + _SLICE], now_s)
