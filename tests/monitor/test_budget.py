@@ -1,6 +1,8 @@
 """What a step pays for being watched, and how cadences follow."""
 
+import itertools
 import math
+from collections.abc import Iterable
 
 import pytest
 import torch
@@ -95,12 +97,24 @@ def test_own_time_is_recorded_from_the_first_step_on() -> None:
     assert series["monitor/time"] == series["monitor/host"] == 0.5
 
 
-def _train(budget: Budget, *, norms_s: float, rest_s: float, num_steps: int = 600) -> list[float]:
-    """Own times of a training whose steps take 100 ms: the norms, and the rest once in 4 steps, or more rarely."""
-    own, stretch = [], 1.0
+def _train(
+    budget: Budget,
+    *,
+    norms_s: float,
+    rest_s: float,
+    always_s: float = 0.0,
+    slowness: Iterable[float] = (1.0,),
+    num_steps: int = 600,
+) -> list[float]:
+    """Own times of a training whose steps take 100 ms: always something, the norms, the rest once in 4 or more steps.
+
+    Norms take as much longer as `slowness` says, in turn.
+    """
+    own, stretch, slow = [], 1.0, itertools.cycle(slowness)
     for step in range(num_steps):
         with_norms = step % budget.norm_steps == 0
-        own.append(norms_s * with_norms + rest_s * (step % math.ceil(4 * stretch) == 0))
+        own.append(always_s + rest_s * (step % math.ceil(4 * stretch) == 0))
+        own[-1] += norms_s * next(slow) if with_norms else 0.0
         budget.took("pre", own[-1], like="pre")
         stretch, _ = budget.step(0.1, with_norms=with_norms)
     return own
@@ -116,7 +130,19 @@ def test_norms_stay_at_every_step_where_the_rest_can_give_way() -> None:
 def test_norms_that_alone_are_too_dear_become_rarer_until_the_budget_is_kept() -> None:
     budget = Budget(0.01, CPU)
     own = _train(budget, norms_s=9e-3, rest_s=0.1)
-    assert budget.norm_steps == 8, "9 ms of 0.6 times 2 ms"
+    assert budget.norm_steps == 6, "9 ms of 0.75 times 2 ms, since the cadences are stretched as far as can be"
+    assert sum(own[200:]) / 400 <= 2.4e-3
+
+
+def test_norms_leave_room_for_what_every_step_costs() -> None:
+    budget = Budget(0.01, CPU)
+    own = _train(budget, norms_s=9e-3, rest_s=0.01, always_s=0.5e-3)
+    assert budget.norm_steps >= 13, "9 ms of 0.6 times 2 ms, less the half of one"
+    assert sum(own[200:]) / 400 <= 2.4e-3
+
+
+def test_norms_whose_times_differ_keep_the_budget_in_the_mean() -> None:
+    own = _train(Budget(0.01, CPU), norms_s=4e-3, slowness=(1.0, 1.0, 6.0), rest_s=0.1, always_s=0.5e-3)
     assert sum(own[200:]) / 400 <= 2.4e-3
 
 
@@ -126,3 +152,16 @@ def test_norms_are_read_once_in_sixteen_steps_however_dear_and_come_back() -> No
     assert budget.norm_steps == 16
     _train(budget, norms_s=1e-4, rest_s=1e-4, num_steps=4000)  # long enough for the cadences to come back as well
     assert budget.norm_steps == 1
+
+
+def test_looks_that_cost_something_however_small_they_are_soon_keep_the_budget() -> None:
+    budget, stretch, clock, own = Budget(0.01, CPU), 1.0, 0.0, []
+    for step in range(400):
+        before, clock = math.floor(clock), clock + 20 / stretch  # blocks have their turn, of thousands
+        num_looks = math.floor(clock) - before
+        own.append(0.4e-3 + 3.2e-3 * (num_looks > 0) + 0.6e-3 * num_looks)
+        if step < 99:
+            budget.prepares_next()
+        budget.took("step", own[-1], like="step")
+        stretch, _ = budget.step(0.25, with_norms=False)
+    assert sum(own[200:]) / 200 <= 1.2 * 2.5e-3

@@ -3,6 +3,7 @@
 import math
 import statistics
 import time
+from dataclasses import replace
 
 import torch
 
@@ -13,11 +14,15 @@ from sonde.probes.phases import DeviceClock
 _FLOOR_S = {"cuda": 2e-4}
 _FLOOR_ELSEWHERE_S = 2e-3
 _SAMPLED_STEPS = 17  # has no factor in common with the intervals of rotations, so that every slot is timed in its turn
+# Where cadences are much stretched, looks are so small that what each costs, however little it looks at, is most of it.
+# So stretching saves less than it should, and with a memory of 100 steps it would take hundreds of them to notice.
+_BRISK_STRETCH = 4.0
+_BRISK_DECAY = 0.98
 # Global norms are read at every step unless reading all gradients takes more than the budget even where little else is
 # measured, as it does with thousands of tensors, or with very large ones on a CPU.
 _STRETCH_BEFORE_NORMS = 10.0
-_STEPS_WITH_NORMS = 15
-_SHARE_OF_NORMS = 0.6
+_STEPS_WITH_NORMS = 8
+_SHARE_WITH_NORMS = 0.6
 _MOST_NORM_STEPS = 16  # a NaN in a gradient must not go unseen for longer
 # Kernels are found, tables uploaded and memory allocated in the first steps, which says nothing about those to come.
 _PREPARING_STEPS = 20
@@ -33,8 +38,9 @@ class Budget:
     is taken between events in some steps, and only where the device had not come to the part's beginning at its end:
     otherwise it would hold gaps in which the device waits for the host.
 
-    Where the cadences are stretched tenfold and the median step that reads all gradients costs more than 0.6 of the
-    budget by itself, such steps become rare enough to take that much, one in 16 at the least.
+    Where the cadences are stretched tenfold and a step that reads all gradients costs more than 0.6 of the budget, such
+    steps become so rare that they, and what every step costs, take that much together; where cadences cannot be
+    stretched any further, so rare that the budget holds. One step in 16 is left at the least.
 
     Cadences are not stretched for the first 20 steps, nor, among the first 100, for a step in which something was
     prepared for its first turn.
@@ -52,6 +58,7 @@ class Budget:
         if floor_s is None:
             floor_s = _FLOOR_S.get(device.type, _FLOOR_ELSEWHERE_S)
         self._adaptive = Adaptive(budget=min(share, 1.0), floor_s=floor_s)
+        self._brisk = replace(self._adaptive, decay=_BRISK_DECAY)
         self._state = self._adaptive.init()
         self._charges = Charges()
         self._usual_s = 0.0
@@ -66,6 +73,7 @@ class Budget:
         self.norm_steps = 1
         """Of so many steps one should read all gradients."""
         self._with_norms: list[float] = []
+        self._without_norms: list[float] = []
 
     def begin(self, part: str) -> float:
         """A part of our work begins, not inside a capture of a CUDA graph; what `end` wants to know."""
@@ -121,9 +129,11 @@ class Budget:
         self.num_steps += 1
         is_preparing = self._is_preparing and self.num_steps <= _MOST_PREPARING_STEPS
         if self._is_limited and not is_preparing and self.num_steps > _PREPARING_STEPS:
-            self._state, _ = self._adaptive.step(self._state, own_s, self._usual_s)
-            if with_norms and (self._state.stretch >= _STRETCH_BEFORE_NORMS or self.norm_steps > 1):
-                self._judge_norms(own_s)
+            adaptive = self._brisk if self._state.stretch >= _BRISK_STRETCH else self._adaptive
+            self._state, _ = adaptive.step(self._state, own_s, self._usual_s)
+            if self._state.stretch >= _STRETCH_BEFORE_NORMS or self.norm_steps > 1:
+                (self._with_norms if with_norms else self._without_norms).append(own_s)
+                self._judge_norms()
         self._is_preparing, self._will_prepare = self._will_prepare, False
         self._sampled = self._on_gpu and self.num_steps % _SAMPLED_STEPS == 0
         self.total_own_s += own_s
@@ -134,13 +144,19 @@ class Budget:
             series["monitor/device"] = self._charges.device_s
         return stretch, series
 
-    def _judge_norms(self, own_s: float) -> None:
-        self._with_norms.append(own_s)
-        if len(self._with_norms) == _STEPS_WITH_NORMS:
-            allowed_s = _SHARE_OF_NORMS * self._adaptive.allowed_s(self._state)
-            num = math.ceil(statistics.median(self._with_norms) / allowed_s)
-            self.norm_steps = min(num, _MOST_NORM_STEPS)
-            self._with_norms = []
+    def _judge_norms(self) -> None:
+        if len(self._with_norms) < _STEPS_WITH_NORMS:
+            return
+        if self._state.stretch < self._adaptive.max_stretch:
+            # Detail, which falls into some of the steps only, can still give way: what nearly every step costs counts.
+            share, others_s = _SHARE_WITH_NORMS, _lower_quartile(self._without_norms)
+        else:
+            share, others_s = self._adaptive.target, _mean_but_slowest(self._without_norms)
+        left_s = share * self._adaptive.allowed_s(self._state) - others_s
+        norms_s = _mean_but_slowest(self._with_norms) - others_s
+        num = math.ceil(norms_s / left_s) if left_s > 0 else _MOST_NORM_STEPS
+        self.norm_steps = min(max(num, 1), _MOST_NORM_STEPS)
+        self._with_norms, self._without_norms = [], []
 
     def __str__(self) -> str:
         """One line for the end of a run."""
@@ -149,3 +165,12 @@ class Budget:
         share = self.total_own_s / self.total_s if self.total_s else 0.0
         own_ms = 1e3 * self.total_own_s / self.num_steps
         return f"{self.num_steps:,} steps; watching took {own_ms:.2f} ms a step, {share:.2%} of the time"
+
+
+def _mean_but_slowest(times_s: list[float]) -> float:
+    """A pause of the machine is forgiven; 0 where there are fewer than two."""
+    return statistics.fmean(sorted(times_s)[:-1]) if len(times_s) > 1 else 0.0
+
+
+def _lower_quartile(times_s: list[float]) -> float:
+    return sorted(times_s)[len(times_s) // 4] if times_s else 0.0
