@@ -13,6 +13,7 @@ Usage: python benchmarks/script_cost.py [--rounds 7] [--only NAME]... [--threads
 
 import argparse
 import contextlib
+import importlib.util
 import os
 import random
 import re
@@ -48,6 +49,7 @@ class Script:
             never, its evaluation.
         args: So many epochs that it does not end by itself.
         launcher: What starts it instead of `python`.
+        package: What must be installed for it, besides torch.
     """
 
     mark: str
@@ -55,6 +57,7 @@ class Script:
     marks: int
     args: tuple[str, ...]
     launcher: tuple[str, ...] = ()
+    package: str = "torch"
 
 
 class Turn(NamedTuple):
@@ -76,6 +79,8 @@ TIMED = {
     "vae.py": Script("Train Epoch", 10, 4, (*LONG, "--samples", "25600")),
     "dcgan.py": Script("Loss_D", 10, 3, (*LONG, "--samples", "6400")),
     "ddp.py": Script("step", 10, 2, LONG, TORCHRUN),
+    "lightning_script.py": Script("batch", 10, 3, (*LONG, "--samples", "6400"), package="lightning"),
+    "hf_trainer.py": Script(r"step \d+ loss", 10, 3, (*LONG, "--sentences", "4096"), package="transformers"),
 }
 
 
@@ -188,7 +193,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         print_machine(("numpy", "pyarrow", "torch"), folder.parent)
-        for name in options.only or TIMED:
+        there = [name for name, script in TIMED.items() if importlib.util.find_spec(script.package)]
+        for name in options.only or there:
             found = race(name, options.rounds, options.threads, folder)
             alone, control, bare, watched = (
                 Turn(*map(middle, zip(*turns, strict=True)))

@@ -81,7 +81,8 @@ def test_gan_lists_its_losses_and_sums_those_of_each_optimiser(bench: Bench) -> 
     assert values(bench, "loss/part@netG") == pytest.approx(numbers(r"Loss_G: ([\d.]+)", out), abs=1e-6)
     real, fake = values(bench, "loss/part@errD_real"), values(bench, "loss/part@errD_fake")
     assert [a + b for a, b in zip(real, fake, strict=True)] == pytest.approx(values(bench, "loss/part@netD"), rel=1e-6)
-    assert "loss" not in bench.run.tags()
+    both = [d + g for d, g in zip(numbers(r"Loss_D: ([\d.]+)", out), numbers(r"Loss_G: ([\d.]+)", out), strict=True)]
+    assert values(bench, "loss") == pytest.approx(both, abs=2e-6)
     assert values(bench, "lr@netD") == values(bench, "lr@netG") == pytest.approx([2e-4] * 10)
     assert values(bench, "epoch") == [1, 2]
 
@@ -94,3 +95,28 @@ def test_ddp_under_torchrun(bench: Bench) -> None:
     assert values(bench, "epoch") == [1, 2]
     ranks = bench.run.ranks()
     assert [len(found.series("loss").step) for found in ranks.values()] == [20, 20]
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_lightning_script(bench: Bench, accumulate: int) -> None:
+    pytest.importorskip("lightning")
+    args = ("--epochs", 2, "--samples", 192, "--log-interval", 1, "--accumulate", accumulate)
+    out = run(bench, "lightning_script.py", *args)
+    printed = numbers(r"batch \d+ loss ([\d.]+)", out)
+    means = [sum(printed[i : i + accumulate]) / accumulate for i in range(0, 12, accumulate)]
+    assert values(bench, "loss") == pytest.approx(means, abs=2e-6)
+    # The library asks for no batch more than there are, and tries the validation before it trains.
+    num = 6 // accumulate
+    assert list(bench.run.series("epoch").step) == list(bench.run.series("val/loss").step) == [num, 2 * num]
+    assert values(bench, "val/loss") == pytest.approx(numbers(r"val_loss ([\d.]+)", out), abs=2e-6)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_hugging_face_trainer(bench: Bench, accumulate: int) -> None:
+    pytest.importorskip("transformers")
+    args = ("--sentences", 64, "--batch-size", 8, "--log-interval", 1, "--accumulate", accumulate)
+    out = run(bench, "hf_trainer.py", *args)
+    assert values(bench, "loss") == pytest.approx(numbers(r" loss ([\d.]+)", out), abs=2e-6)
+    assert values(bench, "lr") == pytest.approx(numbers(r"lr ([\d.e+-]+)", out), rel=1e-3)
+    assert values(bench, "val/loss") == pytest.approx(numbers(r"eval_loss ([\d.]+)", out), abs=2e-6)
+    assert values(bench, "epoch") == [1, 2]

@@ -152,11 +152,39 @@ def test_a_gan_has_two_models_and_two_optimisers_by_the_script_s_names(bench: Be
     assert values(bench, "loss/part@errD_real") == pytest.approx(outcome.printed("real"), rel=1e-6)
     assert values(bench, "loss/part@netD") == pytest.approx(outcome.printed("D"), rel=1e-6)
     assert values(bench, "loss/part@netG") == pytest.approx(outcome.printed("G"), rel=1e-6)
-    assert "loss" not in run.tags()
+    both = [d + g for d, g in zip(outcome.printed("D"), outcome.printed("G"), strict=True)]
+    assert values(bench, "loss") == pytest.approx(both, rel=1e-6)
     assert values(bench, "lr@netD") == pytest.approx([2e-3] * 8)
     assert len(values(bench, "grad/norm@netG")) == 8
     assert run.tags("weight/norm@netG.0.weight")
     assert values(bench, "epoch") == [1, 2]
+
+
+def test_a_sum_is_recorded_where_all_optimisers_made_a_step(bench: Bench) -> None:
+    bench.write(
+        """\
+    G, D = nn.Linear(4, 2), nn.Linear(2, 1)
+    optG, optD = torch.optim.SGD(G.parameters(), lr=0.01), torch.optim.SGD(D.parameters(), lr=0.01)
+    data = DataLoader(TensorDataset(torch.randn(48, 2)), batch_size=8)
+    for i, (real,) in enumerate(data, 1):
+        D.zero_grad()
+        lossD = D(G(torch.randn(8, 4)).detach()).mean() - D(real).mean()
+        lossD.backward()
+        optD.step()
+        print("D", lossD.item())
+        if i % 3 == 0:
+            G.zero_grad()
+            lossG = -D(G(torch.randn(8, 4))).mean()
+            lossG.backward()
+            optG.step()
+            print("both", (lossD + lossG).item())
+    """
+    )
+    outcome, _ = bench.both()
+    assert values(bench, "loss/part@D") == pytest.approx(outcome.printed("D"), rel=1e-5)
+    assert steps(bench, "loss/part@D") == [1, 2, 3, 4, 5, 6]
+    assert steps(bench, "loss/part@G") == steps(bench, "loss") == [3, 6]
+    assert values(bench, "loss") == pytest.approx(outcome.printed("both"), rel=1e-5, abs=1e-6)
 
 
 def test_a_loop_without_loader_closes_steps_when_the_model_is_called_again(bench: Bench) -> None:
@@ -234,6 +262,7 @@ def test_a_closure_gives_the_loss_at_the_beginning_of_its_step(bench: Bench) -> 
     opt = torch.optim.LBFGS(net.parameters(), lr=0.5, max_iter=4)
     x = torch.randn(32, 4)
     y = x.sum(1, keepdim=True)
+    others = torch.randn(3, 4)
 
     def closure():
         opt.zero_grad()
@@ -244,7 +273,7 @@ def test_a_closure_gives_the_loss_at_the_beginning_of_its_step(bench: Bench) -> 
     for step in range(5):
         print("loss", opt.step(closure).item())
         with torch.no_grad():
-            print("val", F.mse_loss(net(x[:3]), y[:3]).item())
+            print("val", F.mse_loss(net(others), others.sum(1, keepdim=True)).item())
     """
     )
     outcome, _ = bench.both()
@@ -519,3 +548,30 @@ def test_two_optimisers_may_share_a_loss_and_an_evaluation_may_keep_gradients(be
     assert values(bench, "loss") == pytest.approx(outcome.printed("loss"), rel=1e-6)
     assert values(bench, "val/loss") == pytest.approx(outcome.printed("val"), rel=1e-5)
     assert values(bench, "epoch") == [1, 2]
+
+
+def test_a_cover_of_an_optimiser_is_no_second_player(bench: Bench) -> None:
+    bench.write(
+        CLASSES
+        + """\
+    class Sharp(torch.optim.Optimizer):
+        def __init__(self, parameters, **settings):
+            super().__init__(parameters, settings)
+            self.base_optimizer = torch.optim.SGD(self.param_groups, **settings)
+
+        def second_step(self):
+            self.base_optimizer.step()
+
+    opt = Sharp(net.parameters(), lr=0.1)
+    for epoch in range(2):
+        for a, b in train:
+            opt.zero_grad()
+            loss = nn.functional.cross_entropy(net(a), b)
+            loss.backward()
+            opt.second_step()
+            print("loss", loss.item())
+"""
+    )
+    outcome, _ = bench.both()
+    assert values(bench, "loss") == pytest.approx(outcome.printed("loss"), rel=1e-6)
+    assert values(bench, "lr") == pytest.approx([0.1] * 6)

@@ -140,3 +140,40 @@ def test_a_sweep_has_everything_once_whatever_the_stretch_and_then_ends() -> Non
     assert sorted(slot for _, slot in slots) == list(range(7))
     assert all(iteration <= 1020 for iteration, _ in slots)
     assert [iteration for iteration in layers if iteration <= 1020] == [1002, 1005, 1008, 1011, 1014, 1017, 1020]
+
+
+@given(
+    changes=st.lists(
+        st.tuples(
+            st.sampled_from(["nothing", "stretch", "burst", "sweep", "resume"]), st.integers(1, 40), st.booleans()
+        ),
+        min_size=1,
+        max_size=150,
+    ),
+    interval=st.integers(1, 30),
+)
+def test_what_has_its_turn_does_not_depend_on_how_often_that_is_asked(
+    changes: list[tuple[str, int, bool]], interval: int
+) -> None:
+    cadences = Cadences(cosines=Every(interval), rotating=Every(interval), inputs=Every(1), early_steps=20)
+    often, seldom = Schedule(cadences), Schedule(cadences)
+
+    def asked(schedule: Schedule) -> list[object]:
+        dues = [schedule.due(family, ahead) for family in ("cosines", "inputs") for ahead in range(3)]
+        return [*dues, *(list(schedule.slots("rotating", num_slots)) for num_slots in (1, 7))]
+
+    for change, number, is_asked in changes:
+        for schedule in (often, seldom):
+            if change == "stretch":
+                schedule.stretch = float(number)
+            elif change == "burst":
+                schedule.burst(number % 4 + 1)
+            elif change == "sweep":
+                schedule.sweep(number)
+            elif change == "resume":
+                schedule.resume(number)
+            schedule.iteration += 1
+        found = asked(often)
+        assert found == asked(often)
+        if is_asked:
+            assert asked(seldom) == found

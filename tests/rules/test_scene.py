@@ -65,3 +65,16 @@ def test_what_was_given_away_does_not_change_with_the_next_rows() -> None:
     assert after is not None
     assert before.values.tolist() == [1.0, 2.0]
     assert after.values.tolist() == [1.0, 5.0]
+
+
+def test_a_sum_of_several_optimisers_losses_is_not_looked_at() -> None:
+    own = Columns("step", ("loss", "loss/part@D", "loss/part@G", "loss/part@real", "lr@D", "lr@G"))
+    scene = Scenes().take(1, [Frame(own, 1, 0.0, np.array([3.0, 1.0, 2.0, 0.5, 0.1, 0.1], np.float32))], [])
+    assert "loss" not in scene
+    parts = scene.layers("loss/part")
+    assert parts is not None
+    assert parts.names == ("D", "G", "real")
+    # Parts of one loss are something else, and so is one loss for several optimisers.
+    for tags in (("loss", "loss/part@D", "loss/part@G", "lr"), ("loss", "lr@D", "lr@G", "loss/part@penalty")):
+        frame = Frame(Columns("step", tags), 1, 0.0, np.ones(4, np.float32))
+        assert Scenes().take(1, [frame], []).value("loss") == 1.0

@@ -3,36 +3,9 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated
 
-import typer
-from typer.main import get_command
-
-import sonde
-from sonde.cli.commands import EXIT_STATUS, HELP_OPTIONS, Commands
 from sonde.cli.console import CommandError, remark
 from sonde.core.errors import SondeError
-
-app = typer.Typer(
-    cls=Commands,
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings=HELP_OPTIONS,
-    epilog=EXIT_STATUS,
-)
-
-
-@app.callback(invoke_without_command=True)
-def program(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
-    """Sonde watches neural-network training, says what is wrong and why, and helps to set it right."""
-    if version:
-        print(f"sonde {sonde.__version__}")
-        raise typer.Exit
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -77,9 +50,6 @@ def _outcome(args: Sequence[str] | None) -> int | Callable[[], int]:
     except CommandError as error:
         remark(str(error))
         return error.status
-    except typer.TyperException as error:  # wrong usage
-        message = error.format_message().replace("Value error, ", "").rstrip(".")  # that is pydantic's, not the user's
-        remark(f"{message}; see: {_command_path(error)} --help")
     except OSError as error:
         remark(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
     except SondeError as error:
@@ -88,15 +58,11 @@ def _outcome(args: Sequence[str] | None) -> int | Callable[[], int]:
 
 
 def _run(args: list[str]) -> int | Callable[[], int]:
-    command = get_command(app)
-    try:
-        with command.make_context("sonde", args) as context:
-            status = command.invoke(context)
-    except typer.Exit as end:
-        return end.exit_code
-    return status if isinstance(status, int) or callable(status) else 0
+    if args[:1] == ["run"]:
+        from sonde.cli.launching import launch_plain
 
+        if (go := launch_plain(args[1:])) is not None:
+            return go
+    from sonde.cli import program
 
-def _command_path(error: typer.TyperException) -> str:
-    context = getattr(error, "ctx", None)
-    return context.command_path if context else "sonde"
+    return program.run(args)

@@ -1,25 +1,13 @@
 """`sonde run`: any training script, watched, with no line changed."""
 
-import importlib.util
-import sys
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sonde.cli import console
 from sonde.cli.commands import passes_on
-
-
-class Console(StrEnum):
-    """What is printed while the script runs."""
-
-    AUTO = "auto"
-    LIVE = "live"
-    LINES = "lines"
-    QUIET = "quiet"
+from sonde.cli.launching import ENVIRONMENT, Console, launch
 
 
 @passes_on
@@ -37,7 +25,7 @@ def run(
             "--run",
             "--run-dir",  # torchrun takes `--run` for its own
             metavar="DIR",
-            envvar="SONDE_RUN",
+            envvar=ENVIRONMENT,
             help="Folder of the run.  [default: runs/<script>-<UTC time>]",
         ),
     ] = None,
@@ -60,30 +48,4 @@ def run(
       sonde run --run runs/first -m package.train --epochs 3
       torchrun --nproc-per-node 2 -m sonde run --run-dir runs/ddp train.py
     """
-    from sonde.config import effective
-    from sonde.integrations.runner import Script, is_off
-    from sonde.integrations.runner import run as start
-
-    if not module and not Path(script).exists():
-        raise console.CommandError(f"there is no file {script}; give the script to run, or a module with -m")
-    if module and "." not in script and script not in sys.modules:
-        sys.path.insert(0, "")
-        try:
-            found = importlib.util.find_spec(script)
-        finally:
-            sys.path.pop(0)
-        if found is None:
-            raise console.CommandError(f"there is no module {script}; for a file leave -m out")
-    wanted = Script(
-        target=script,
-        args=tuple(args or ()),
-        is_module=module,
-        run=None if run is None else run.absolute(),
-        settings=None if is_off() else effective().over({"budget": budget, "console": shown and shown.value}),
-    )
-
-    def go() -> int:
-        start(wanted)
-        return 0
-
-    return go
+    return launch(script, args or (), is_module=module, run=run, budget=budget, shown=shown)

@@ -50,6 +50,8 @@ class Fetched(NamedTuple):
     done: bool
     batch: Any = None
     waited_s: float = 0.0
+    worked_s: float = 0.0
+    """Of the wait, how long this thread made the batch itself."""
     is_last: bool = False
     """Whether there was none left."""
 
@@ -113,13 +115,14 @@ def _wrap_next(original: Callable[..., Any], tell: Tell) -> Callable[..., Any]:
     @functools.wraps(original)
     def fetch(self: Any) -> Any:
         tell(Fetched(self, done=False))
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.thread_time()
         try:
             batch = original(self)
         except StopIteration:
             tell(Fetched(self, done=True, is_last=True))
             raise
-        tell(Fetched(self, done=True, batch=batch, waited_s=time.perf_counter() - began))
+        worked_s, waited_s = time.thread_time() - worked, time.perf_counter() - began
+        tell(Fetched(self, done=True, batch=batch, waited_s=waited_s, worked_s=worked_s))
         return batch
 
     return fetch

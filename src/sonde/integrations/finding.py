@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 _OURS = (str(Path(__file__).parents[1]) + os.sep, str(Path(torch.__file__).parent) + os.sep)
 _MOST_FRAMES = 200
+_FEW_CLASSES = 30
 _IS_USERS: dict[str, bool] = {}
 """By the name of a file: asked at every step."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -28,15 +29,29 @@ class Found(NamedTuple):
 
 def alive(kind: type[Any]) -> list[Any]:
     """All objects of a class that the process has. Takes some hundredths of a second: not for every step."""
-    things = gc.get_objects()
+    wanted = _with_subclasses(kind)
+    # An object refers to its class. Asking who does takes less than going through all objects, unless classes are many.
+    things = gc.get_referrers(*wanted) if len(wanted) <= _FEW_CLASSES else gc.get_objects()
     # Not `isinstance`, which asks objects for their `__class__`: some import half a library to answer.
-    wanted = {one for one in set(map(type, things)) if issubclass(one, kind)}
     return [thing for thing in things if type(thing) in wanted and not _wraps(thing)]
 
 
+def _with_subclasses(kind: type[Any]) -> set[type[Any]]:
+    found: set[type[Any]] = set()
+    new = [kind]
+    while new:
+        one = new.pop()
+        if one not in found:
+            found.add(one)
+            new += type.__subclasses__(one)
+    return found
+
+
 def _wraps(thing: Any) -> bool:
-    """Whether it is another library's cover of an optimiser, which alone has hooks (Accelerate, Lightning)."""
-    return isinstance(thing, Optimizer) and isinstance(getattr(thing, "optimizer", None), Optimizer)
+    """Whether it is a cover of an optimiser, which alone makes steps (Accelerate, sharpness-aware ones)."""
+    return isinstance(thing, Optimizer) and any(
+        isinstance(inner, Optimizer) and inner is not thing for inner in vars(thing).values()
+    )
 
 
 def find(

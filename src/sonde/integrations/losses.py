@@ -5,6 +5,7 @@ alive, and found again by walking from the loss down to it, through multiplicati
 """
 
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -13,6 +14,21 @@ from torch import Tensor
 
 _MOST_CALLS = 256
 _MOST_NODES = 64
+_OF_CLASSES = ("cross_entropy", "nll_loss")
+_OF_ELEMENTS = (
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "gaussian_nll_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "mse_loss",
+    "poisson_nll_loss",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+)
+_WITH_WEIGHTS = ("huber_loss", "l1_loss", "mse_loss")  # whose mean divides by the sum of their weights
+_ARGUMENTS = ("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing")
 _NEUTRAL = (
     "ToCopyBackward",
     "ViewBackward",
@@ -32,9 +48,18 @@ class Call(NamedTuple):
     source: str
     """The name of a loss function of torch, or a module's (see `Losses.module`)."""
     reduction: str
-    """`mean` or `sum`, over the rows."""
+    """`mean`, `sum` or `none`, over the values; `batchmean`, the sum divided by the rows; `share` of a step's mean."""
     rows: int
+    """The length of its first dimension."""
+    values: int
     """How many values the loss is the mean or sum of."""
+    weight: Tensor | None = None
+    """What they count together where a mean divides by that and not by their number: see `weighed`."""
+
+    @property
+    def size(self) -> int | Tensor:
+        """What its values count together."""
+        return self.values if self.weight is None else self.weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +88,7 @@ class Losses:
         >>> losses, outputs = Losses(), torch.zeros(8, 2, requires_grad=True)
         >>> loss = functional.mse_loss(outputs, torch.ones(8, 2))
         >>> losses.called("mse_loss", (outputs,), {}, loss)
-        Call(source='mse_loss', reduction='mean', rows=8)
+        Call(source='mse_loss', reduction='mean', rows=8, values=16, weight=None)
         >>> origin = losses.origin(loss / 4)
         >>> origin.call.source, origin.factor
         ('mse_loss', 0.25)
@@ -79,15 +104,26 @@ class Losses:
         if not isinstance(result, Tensor) or not result.is_floating_point():
             return None
         given = [thing for thing in (*args, *kwargs.values()) if isinstance(thing, Tensor) and thing.dim() > 0]
-        rows = int(given[0].shape[0]) if given else 1
-        if source in ("cross_entropy", "nll_loss") and len(given) > 1 and not given[1].is_floating_point():
-            rows = given[1].numel()  # the mean is over all positions
-        reduction = "sum" if result.numel() == 1 and _reduction(kwargs) == "sum" else "mean"
-        return self._keep(Call(source, reduction, max(rows, 1)), result)
+        rows = values = int(given[0].shape[0]) if given else 1
+        if source in _OF_CLASSES and len(given) > 1 and not given[1].is_floating_point():
+            values = given[1].numel()  # all positions
+        elif source in _OF_ELEMENTS:
+            values = max((thing.numel() for thing in given[:2]), default=1)
+        call = Call(source, "none" if result.dim() > 0 else _reduction(kwargs), max(rows, 1), max(values, 1))
+        # In the unit of a sum others are given; in that of a mean they are by themselves.
+        return self._keep(weighed(call, args, kwargs) if call.reduction == "sum" else call, result)
 
-    def module(self, source: str, rows: int, result: Tensor) -> Call:
-        """A module gave a single number, which may be its loss."""
-        return self._keep(Call(source, "mean", max(rows, 1)), result)
+    def module(self, source: str, rows: int, result: Tensor, *, is_share: bool = False) -> Call:
+        """A module gave a single number, which may be its loss.
+
+        Args:
+            source: A name for it.
+            rows: Of what it was given.
+            result: The number; where a loss function gave it, up to a factor, that is what computed it.
+            is_share: Whether it was told how many values the whole step has: then it gave its share of the step's mean.
+        """
+        call = Call(source, "share" if is_share else "mean", max(rows, 1), max(rows, 1))
+        return call if self.origin(result).call is not None else self._keep(call, result)
 
     def scaled(self, loss: Tensor, scaled: Tensor) -> None:
         """A gradient scaler has multiplied a loss: the tensor that `backward` gets is not the loss."""
@@ -157,6 +193,39 @@ def _number(node: Any) -> float | None:
     if number is None or number == 0:
         return None
     return 1 / number if node.name().startswith("DivBackward") else number
+
+
+def weighed(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    """The call with what its values count together, if a mean divides by that: some launches, nobody waits.
+
+    Of classes, a position counts the weight of its target's class, or 1; those of `ignore_index` count nothing.
+
+    Args:
+        call: As `Losses.called` gave it.
+        args: Of the loss function.
+        kwargs: Likewise.
+
+    Example:
+        >>> targets = torch.tensor([0, 2, -100, 2])
+        >>> weighed(Call("cross_entropy", "mean", 4, 4), (torch.zeros(4, 3), targets), {}).weight
+        tensor(3., dtype=torch.float64)
+        >>> weights = {"weight": torch.tensor([1.0, 1.0, 0.25])}
+        >>> weighed(Call("cross_entropy", "mean", 4, 4), (torch.zeros(4, 3), targets), weights).weight
+        tensor(1.5000, dtype=torch.float64)
+    """
+    named = dict(zip(_ARGUMENTS, args, strict=False)) if call.source in _OF_CLASSES else {}
+    named.update(kwargs)
+    targets, weights = named.get("target"), named.get("weight")
+    with torch.no_grad():
+        if call.source in _WITH_WEIGHTS and isinstance(weights, Tensor):
+            return call._replace(weight=weights.sum(dtype=torch.float64))
+        if call.source not in _OF_CLASSES or not isinstance(targets, Tensor) or targets.is_floating_point():
+            return call
+        is_counted = targets != int(named.get("ignore_index", -100))
+        if not isinstance(weights, Tensor):
+            return call._replace(weight=is_counted.sum().double())
+        each = weights[targets.where(is_counted, 0).long()]
+        return call._replace(weight=each.where(is_counted, 0).sum(dtype=torch.float64))
 
 
 def _reduction(kwargs: dict[str, Any]) -> str:

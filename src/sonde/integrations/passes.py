@@ -4,6 +4,8 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, final
 
+_KNOWN = ("torch.utils.data.", "lightning.", "pytorch_lightning.")
+
 
 @dataclass(eq=False, slots=True)
 class Pass:
@@ -14,6 +16,10 @@ class Pass:
     is_over: bool = False
     """Whether there was no batch left."""
 
+    length: int | None = None
+    """How many batches there are, where that can be asked without a side effect."""
+    says: str | None = None
+    """What the loader's names in the script say about its data, once anybody asked."""
     rows: tuple[int, int] = (0, 0)
     """What the loader reads, as the `id` of its data set and of the sampler that chooses some rows of it: a loader may
     be gone before them."""
@@ -29,8 +35,9 @@ class Passes:
 
     An epoch is over when that loader is iterated anew and trained on again, having been exhausted or having given at
     least two batches (a loop that calls `next(iter(loader))` for each step makes no epochs); also when it was exhausted
-    and another loader takes its place (a script may make a new one for each epoch). Of several loaders that are read
-    side by side the first counts.
+    and another loader takes its place (a script may make a new one for each epoch). Exhausted is a loader that has no
+    batch left, or gave as many as it has: some trainers never ask for one more. Of several loaders that are read side
+    by side the first counts.
 
     Example:
         >>> passes, loader, over = Passes(), {1, 2}, []
@@ -57,7 +64,8 @@ class Passes:
         self._iterators = [(ref, one) for ref, one in self._iterators if ref() is not None and ref() is not iterator]
         data, sampler = getattr(loader, "dataset", None), getattr(loader, "sampler", None)
         chosen = id(sampler) if hasattr(sampler, "indices") else 0  # folds of one data set
-        begun = Pass(weakref.ref(loader), rows=(0, 0) if data is None else (id(data), chosen))
+        rows = (0, 0) if data is None else (id(data), chosen)
+        begun = Pass(weakref.ref(loader), length=_length(loader), rows=rows)
         self._iterators.append((weakref.ref(iterator), begun))
 
     def fetched(self, iterator: Any) -> None:
@@ -77,6 +85,8 @@ class Passes:
     def trained(self) -> bool:
         """An optimiser makes a step; whether an epoch has ended before it."""
         now, before = self.current, self.training
+        if now is not None and now.num_batches == now.length:
+            now.is_over = True
         if now is None or now is before:
             return False
         if before is None:
@@ -97,3 +107,14 @@ class Passes:
 
     def _find(self, iterator: Any) -> Pass | None:
         return next((one for ref, one in self._iterators if ref() is iterator), None)
+
+
+def _length(loader: Any) -> int | None:
+    """How many batches a loader has. A script's own sampler may draw random numbers to tell: it is not asked."""
+    samplers = getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)
+    if any(not type(sampler).__module__.startswith(_KNOWN) for sampler in samplers):
+        return None
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError):  # a stream
+        return None

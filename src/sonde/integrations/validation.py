@@ -1,17 +1,15 @@
 """Whether a loss that a script computes is one of the training or of a validation."""
 
-import itertools
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
-from sonde.integrations.evaluations import Evaluations, is_training_data, split_in
-from sonde.integrations.finding import user_frames
+from sonde.integrations.evaluations import Evaluations
 from sonde.integrations.losses import Call, Origin
-from sonde.integrations.passes import Passes
-
-_MOST_CALLERS = 8
+from sonde.integrations.passes import Pass, Passes
+from sonde.integrations.splits import Memory, Place, Speech, is_rehearsal, names_of, words
 
 
 @final
@@ -19,9 +17,10 @@ class Validation:
     """Finds the validation loss: what computes the training's loss, called without gradients or in eval mode.
 
     An evaluation that keeps gradients is one where no `backward` follows. What is computed from an output of the
-    training itself (a number to be printed), on the data set of the training, or where a variable of the function says
-    `"train"`, is none. Evaluations of different loaders, and of different calls of `model.eval()` where there is no
-    loader, are kept apart.
+    training itself (a number to be printed) is none, and neither is one on the data of the training: on the rows of its
+    data set, or on the memory that its targets are read from; or where a variable (`split = "train"`), the names of the
+    loader, or the line of the script say so. Evaluations of different loaders, and of different places of the script
+    and calls of `model.eval()` where there is no loader, are kept apart.
 
     Args:
         passes: Over loaders.
@@ -29,14 +28,15 @@ class Validation:
 
     def __init__(self, passes: Passes) -> None:
         self._passes, self._evaluations = passes, Evaluations()
+        self._speech, self._memory = Speech(), Memory()
         self._source: Call | None = None
         """How the training computes its loss."""
         self._factor = 1.0
         self._why_unknown = ""
-        self._unclaimed: tuple[Any, Call, Tensor] | None = None
+        self._unclaimed: tuple[Place, Call, Tensor] | None = None
         self._in_eval_mode = self._in_evaluation = self._is_followed = False
         self._num_eval_calls = 0
-        self._seen = self._found = False
+        self._seen = self._found = self._is_fit_only = self._is_mixed = False
 
     @property
     def source(self) -> str:
@@ -63,7 +63,11 @@ class Validation:
         if origin.call is None:
             self._why_unknown = self._why_unknown or origin.reason
         else:
-            self._source, self._factor = origin.call, origin.factor
+            self._source, self._factor = _larger(origin.call, self._source), origin.factor
+
+    def trains_here(self) -> None:
+        """Remember what the script says where it trains: it says nothing about an evaluation."""
+        self._speech.training()
 
     def give_up(self, reason: str) -> None:
         """There is no one loss of the training."""
@@ -81,8 +85,22 @@ class Validation:
         """A model was put into eval mode."""
         self._num_eval_calls += 1
 
-    def computed(self, call: Call, value: Tensor) -> None:
-        """A loss was computed, by the training or by an evaluation."""
+    def read(self, source: str, given: Sequence[Any]) -> None:
+        """The training computes a loss from these."""
+        if source == self.source or self._source is None:
+            self._memory.training(given)
+
+    def computed(
+        self, call: Call, value: Tensor, given: Sequence[Any] = (), weigh: Callable[[Call], Call] | None = None
+    ) -> None:
+        """A loss was computed, by the training or by an evaluation.
+
+        Args:
+            call: How.
+            value: It.
+            given: From what.
+            weigh: What its values count together; asked where it is an evaluation's.
+        """
         if self._source is None:
             # Before the first step nobody knows yet which of them is the training's: that is told when they are taken.
             if self._why_unknown or torch.is_grad_enabled():
@@ -91,21 +109,35 @@ class Validation:
             return
         if self._is_followed and not self._in_evaluation:
             return
-        # Variables of the whole script live too long to say what is being done now.
-        frames = (f for f in itertools.islice(user_frames(), _MOST_CALLERS) if f.f_code.co_name != "<module>")
-        split = next((word for frame in frames if (word := split_in(frame.f_locals))), "")
-        now, training = self._passes.current, self._passes.training
-        is_fit = training is not None and now is not training and now is not None and now.reads_like(training)
-        if is_fit or is_training_data(split):
+        place = self._place(given)
+        if place is None or is_rehearsal():
             return
-        where = now if now is not None and now is not training else (self._num_eval_calls, split)
+        if weigh is not None:
+            call = weigh(call)
         if self._unclaimed is not None:
             self._evaluations.add(*self._unclaimed)
             self._unclaimed = None
         if value.requires_grad:
-            self._unclaimed = where, call, value.detach()
+            self._unclaimed = place, call, value.detach()
         else:
-            self._evaluations.add(where, call, value)
+            self._evaluations.add(place, call, value)
+
+    def _place(self, given: Sequence[Any]) -> Place | None:
+        """What tells this evaluation from others; None where it is on the data of the training."""
+        now, training = self._passes.current, self._passes.training
+        data, place = self._speech.place()
+        if now is None or now is training:
+            data = "training" if self._memory.has(given) else data
+            if not place.is_known:  # the same lines may be gone through for one set after another
+                place = place._replace(what=(self._num_eval_calls, place.what))
+        elif data != "training" or not place.is_known:  # the loader says more than a line, and less than a variable
+            if now.says is None:
+                now.says = words(names_of(now.loader()))
+            is_fit = now.says == "training" or (training is not None and now.reads_like(training))
+            data, place = ("training" if is_fit else "other"), Place(now, is_known=True)
+        self._is_fit_only |= data == "training"
+        self._is_mixed |= data == "unclear"
+        return None if data in ("training", "unclear") else place
 
     def finish(self) -> None:
         """No `backward` follows any more."""
@@ -121,7 +153,10 @@ class Validation:
         """
         if self._source is None or not len(self._evaluations):
             return {}
-        factor = self._factor * num_micro
+        if (training := self._passes.training) is not None:
+            # What was evaluated before the first step may turn out to be what is trained on.
+            self._evaluations.drop(lambda what: isinstance(what, Pass) and what.reads_like(training))
+        factor = self._factor * (1 if self._source.reduction == "share" else num_micro)
         # Not by the rounding of 8 × 1/8.
         found = self._evaluations.take(self._source, 1.0 if abs(factor - 1) < 1e-6 else factor)
         self._found |= bool(found)
@@ -132,4 +167,20 @@ class Validation:
         """Why no validation loss was found though the model was evaluated; empty where one was, or it was not."""
         if self._found or not self._seen:
             return ""
-        return self._why_unknown or "the loss of the training was not seen in an evaluation"
+        if self._why_unknown:
+            return self._why_unknown
+        if self._is_mixed or self._evaluations.num_ambiguous:
+            return "there are several evaluations, and nothing says which is on other data than the training's"
+        if self._is_fit_only:
+            return "the evaluations are on the data of the training"
+        return "the loss of the training was not seen in an evaluation"
+
+
+def _larger(call: Call, before: Call | None) -> Call:
+    """The call, as large as a whole batch: that is the unit of a sum, and the last batch of an epoch may be smaller."""
+    if before is None or before[:2] != call[:2] or call.reduction != "sum":
+        return call
+    weight = call.weight
+    if weight is not None and before.weight is not None:
+        weight = torch.maximum(weight, before.weight.to(weight.device))
+    return call._replace(rows=max(call.rows, before.rows), values=max(call.values, before.values), weight=weight)

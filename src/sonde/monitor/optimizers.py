@@ -33,6 +33,7 @@ _MOST_STEPS = 8  # a training that keeps changing its stream is measured in anot
 _GRAD = attrgetter("grad")
 _LAYOUT = attrgetter("layout")
 _WHOLE = frozenset({Tensor, nn.Parameter})  # never a piece of something
+_WHOLE_OR_NONE = _WHOLE | {type(None)}
 
 
 class _Before(NamedTuple):
@@ -343,7 +344,10 @@ class ParameterReader:
         return tuple(names), tensors
 
     def _gradient_versions(self, optimised: Optimised) -> list[int]:
-        return [-1 if (g := p.grad) is None else local_part(g)._version for p in optimised.parameters]
+        found: list[Any] = list(map(_GRAD, optimised.parameters))
+        if not set(map(type, found)) <= _WHOLE_OR_NONE:
+            found = [None if gradient is None else local_part(gradient) for gradient in found]
+        return [-1 if gradient is None else gradient._version for gradient in found]
 
     def _unchanged(self, optimised: Optimised) -> bool:
         return optimised.versions is not None and optimised.versions == self._gradient_versions(optimised)

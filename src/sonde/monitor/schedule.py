@@ -52,6 +52,10 @@ class Schedule:
         self._usual_clock, self._last_clock = _Clock(), _Clock()
         # Asked several times a step, and the same for hundreds of steps.
         self._beats: dict[tuple[str, bool], Every] = {}
+        self._quiet: dict[tuple[str, int], tuple[int, int]] = {}
+        """By family and number of slots: from this iteration on, and before that one, none has its turn …"""
+        self._quiet_version = 0
+        """… as long as this is the version."""
 
     @property
     def iteration(self) -> int:
@@ -71,6 +75,8 @@ class Schedule:
                 clock.advance(pace)
             else:
                 clock.set(number, pace)
+        if not goes_on:
+            self._quiet.clear()
 
     @property
     def _phase(self) -> str:
@@ -107,6 +113,8 @@ class Schedule:
 
     def due(self, family: str, ahead: int = 0) -> bool:
         """Whether a family (a field of `Cadences`) has its turn now, or so many iterations ahead."""
+        if self._is_quiet(family, 1, ahead):
+            return False
         if self._burst.due(self.iteration + ahead):
             return True
         clock = self._clock(family)
@@ -114,7 +122,21 @@ class Schedule:
         for _ in range(ahead):
             begin, end = end, end + self._pace(is_last=family in _STRETCHED_LAST)
         beat = self._beat(family)
-        return _num_turns(beat, 1, begin) < _num_turns(beat, 1, end)
+        is_due = _num_turns(beat, 1, begin) < _num_turns(beat, 1, end)
+        if not (is_due or ahead):
+            self._remember(family, 1)
+        return is_due
+
+    def _is_quiet(self, family: str, num_slots: int, ahead: int) -> bool:
+        """Whether it is known already that no slot has its turn."""
+        if self._quiet_version != self.version:
+            self._quiet_version = self.version
+            self._quiet.clear()
+        since, until = self._quiet.get((family, num_slots), (0, 0))
+        return since <= self._iteration + ahead < until
+
+    def _remember(self, family: str, num_slots: int) -> None:
+        self._quiet[family, num_slots] = self._iteration, self.next_turn(family, num_slots)
 
     def norms_due(self) -> bool:
         """Whether the global norms have their turn now."""
@@ -122,11 +144,15 @@ class Schedule:
 
     def slots(self, family: str, num_slots: int) -> Sequence[int]:
         """Which of a rotating family's slots have their turn now."""
+        if self._is_quiet(family, num_slots, 0):
+            return ()
         if self._burst.due(self.iteration):
             return range(num_slots)
         beat = self._beat(family, num_slots)
         clock = self._clock(family)
         first, end = (_num_turns(beat, num_slots, time) for time in (clock.begin, clock.end))
+        if first == end:
+            self._remember(family, num_slots)
         return [turn % num_slots for turn in range(first, end)]
 
     def resume(self, iteration: int) -> None:

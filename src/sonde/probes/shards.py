@@ -25,7 +25,7 @@ def local_part(tensor: Tensor) -> Tensor:
     Of a DTensor that is replicated it is the whole; of one that is still to be added up over ranks (`trouble` says so),
     this rank's addend. It may be empty.
     """
-    return local_parts([tensor])[0]
+    return local_parts([tensor])[0] if _is_dtensor(tensor) else tensor
 
 
 def local_parts(tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -102,8 +102,9 @@ class Scene:
 class Scenes:
     """Makes scenes out of rows, and remembers the latest value of every layer.
 
-    Numbers of the whole run are in the scene of every step. Layers that are measured at every step are looked at in
-    every eighth, after the first twenty.
+    Numbers of the whole run are in the scene of every step, but for the loss where several optimisers have losses of
+    their own, parts by their names: nobody minimises the sum of two opponents' losses. Layers that are measured at
+    every step are looked at in every eighth, after the first twenty.
 
     Example:
         >>> scenes = Scenes()
@@ -210,6 +211,9 @@ class Scenes:
             else:
                 tags.append(tag)
                 whole.append(place)
+        if "loss" in tags and len(_names(groups, "loss/part") & _names(groups, "lr")) > 1:
+            del whole[tags.index("loss")]
+            tags.remove("loss")
         split = _Split(
             tuple(tags),
             _places(whole),
@@ -219,6 +223,10 @@ class Scenes:
             self._splits.clear()
         self._splits[id(columns)] = columns, split
         return split
+
+
+def _names(groups: Mapping[str, tuple[list[str], list[int]]], path: str) -> set[str]:
+    return set(groups[path][0]) if path in groups else set()
 
 
 def _places(places: list[int]) -> _Places:

@@ -115,6 +115,11 @@ def watch(run: Endable) -> None:
     _watch.open.append(run)
 
 
+def watched() -> tuple[Endable, ...]:
+    """The runs of this process that are open."""
+    return tuple(_watch.open)
+
+
 def unwatch(run: Endable) -> None:
     """The run is closed."""
     if run in _watch.open:
