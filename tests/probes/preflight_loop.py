@@ -62,7 +62,7 @@ class Loop:
 
     def checks(self) -> set[str]:
         """The checks that had something to say, without those that only describe."""
-        return set(self.facts) - {"input-scale", "labels", "frozen-parameter"}
+        return set(self.facts) - {"input-scale", "labels", "loss-kind", "frozen-parameter"}
 
 
 def _vector(tensor: Tensor) -> Tensor:

@@ -2,6 +2,7 @@ import copy
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import torch
@@ -59,6 +60,13 @@ def test_nothing_is_said_of_an_ordinary_training() -> None:
     assert loop.checks() == set()
     assert loop.facts["labels"][0]["value"] == pytest.approx(1.6, abs=0.05)
     assert loop.facts["input-scale"][0]["value"] < 2
+
+
+def test_which_loss_it_is_is_said_with_its_classes() -> None:
+    assert train(net()).facts["loss-kind"] == [{"where": [], "value": "nll", "classes": 5, "line": ANY}]
+    mse = train(net(out=1), loss_of=lambda y, t: functional.mse_loss(y[:, 0], t.float()) + y.square().mean())
+    assert mse.facts["loss-kind"][0]["value"] == "mse"
+    assert "loss-kind" not in train(net(), loss_of=lambda y, t: (y[:, 0] - t).square().mean()).facts
 
 
 def test_gradients_that_are_never_cleared_are_found_at_the_third_step_with_the_line() -> None:
@@ -352,8 +360,12 @@ def test_labels_that_never_change_are_found_in_batches_and_in_gradients() -> Non
         return torch.randn(32, 8), torch.full((32,), 3)
 
     loop = train(net(), batches=constant)
-    assert loop.checks() == {"constant-labels"}
-    assert {fact["value"] for fact in loop.facts["constant-labels"]} == {3}
+    assert loop.checks() == {"constant-labels", "constant-integers"}
+    assert {fact["value"] for facts in map(loop.facts.get, loop.checks()) for fact in facts or []} == {3}
+    other = train(net(), batches=constant, loss_of=lambda y, t: y.square().mean() + 0 * t.sum())
+    assert other.checks() == {"constant-integers"}
+    numbers = train(net(out=1), batches=lambda: (torch.randn(32, 8), torch.ones(32, 1)), loss_of=functional.mse_loss)
+    assert numbers.checks() == {"constant-labels"}
 
 
 def test_inputs_that_are_not_finite_or_out_of_scale_are_told() -> None:
@@ -491,3 +503,76 @@ def test_parameters_of_a_loss_that_the_optimiser_holds_are_no_player() -> None:
     optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.05)
     loop = train(model, optimizer=optimizer, loss_of=lambda out, _: head(out).square().mean())
     assert "other-player" not in loop.facts
+
+
+def test_a_model_that_is_called_in_train_mode_without_gradients_between_its_steps_acts() -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+
+    def acting(*, training: bool) -> Loop:
+        loop = Loop(model, optimizer)
+        for step in range(6):
+            x, y = batch()
+            if step % 2:
+                model.train(training)
+                with torch.no_grad():
+                    model(x)
+                model.train()
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(x), y)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            loop.close_step(loss)
+        loop.close()
+        return loop
+
+    assert acting(training=True).said_at["acts"] == 4
+    assert "acts" not in acting(training=False).facts
+
+
+class Stack(nn.Module):
+    """Layers in a list; the graph may be cut between them."""
+
+    def __init__(self, *, cut: bool, parallel: bool = False) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(3)])
+        self.out = nn.Linear(8, 5)
+        self.cut, self.parallel = cut, parallel
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.parallel:  # heads, of which the loss looks at the last one only
+            return torch.as_tensor(self.out([layer(x) for layer in self.layers][-1]))
+        for layer in self.layers:
+            x = layer(x.detach() if self.cut else x).relu_()
+        return torch.as_tensor(self.out(x))
+
+
+def test_a_graph_that_is_cut_between_layers_of_a_list_is_found_and_idle_heads_are_not() -> None:
+    cut = train(Stack(cut=True), steps=25)
+    assert cut.checks() == {"disconnected-parameter"}
+    assert cut.facts["disconnected-parameter"][0]["where"] == [
+        f"layers.{i}.{kind}" for i in (0, 1) for kind in ("weight", "bias")
+    ]
+    assert cut.said_at["disconnected-parameter"] <= 7
+    assert train(Stack(cut=False), steps=25).checks() == set()
+    assert train(Stack(cut=False, parallel=True), steps=25).checks() == {"idle-parameter"}
+
+
+@pytest.mark.parametrize(("forgotten", "expected"), [(True, {"idle-optimizer"}), (False, set())])
+def test_an_optimiser_whose_step_is_forgotten_is_told_at_the_end(forgotten: bool, expected: set[str]) -> None:
+    encoder, decoder = nn.Linear(8, 16), nn.Linear(16, 5)
+    optimizers = {name: torch.optim.SGD(m.parameters(), lr=0.1) for name, m in (("e", encoder), ("d", decoder))}
+    loop = Loop({"e": encoder, "d": decoder}, optimizers)
+    for _ in range(22):
+        x, y = batch()
+        loss = functional.cross_entropy(decoder(encoder(x).relu()), y)
+        loss.backward()  # type: ignore[no-untyped-call]
+        for name, optimizer in optimizers.items():
+            if name == "d" or not forgotten:
+                optimizer.step()
+        encoder.zero_grad()
+        decoder.zero_grad()
+        loop.close_step(loss)
+    loop.close()
+    assert loop.checks() - {"other-player"} == expected
+    assert [fact["name"] for fact in loop.facts.get("idle-optimizer", [])] == (["e"] if forgotten else [])

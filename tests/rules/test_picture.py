@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sonde.rules.picture import Picture, Pictures
-from sonde.rules.scene import Scene
+from sonde.rules.scene import Layers, Scene
 
 from .traces import flat
 
@@ -33,3 +33,22 @@ def test_a_model_that_beats_guessing_or_has_most_of_the_normaliser_came_trained(
 
 def test_large_logits_that_do_worse_than_guessing_were_not_trained() -> None:
     assert not Picture(loss_start=15.0, trivial=1.75, log_z=887.0).came_trained
+
+
+def test_the_first_update_ratio_is_the_first_that_there_is() -> None:
+    pictures = Pictures()
+    state, picture = pictures.init(), Picture()
+    for step, ratio in enumerate((float("nan"), 0.0, 0.1, 5.0, 0.2), 1):
+        state, picture = pictures.step(state, Scene(step, {"update/ratio": ratio, "batch/size": 2.0}, {}, ()))
+    assert (picture.ratio_start, picture.ratio_peak, picture.batch) == (0.1, 5.0, 2.0)
+
+
+def test_settings_of_the_optimiser_are_the_largest_of_its_groups() -> None:
+    decays = Layers(("0", "1"), np.array([0.1, 0.0]))
+    scenes = [Scene(1, {}, {"optimizer/weight_decay": [decays]}, ()), Scene(2, {"loss": 1.0}, {}, ())]
+    pictures = Pictures()
+    state, picture = pictures.init(), Picture()
+    for scene in scenes:
+        state, picture = pictures.step(state, scene)
+    assert picture.weight_decay == 0.1
+    assert np.isnan(picture.beta2)

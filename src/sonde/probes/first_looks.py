@@ -25,6 +25,7 @@ _LEAST_LABELS = 32
 _LEAST_ROWS = 16
 """Of a batch, for its features' deviations to be compared: of two rows some are always near zero."""
 _CONFIRMED = 3  # iterations in a row
+_ACTING = 2  # iterations; a player that explores much acts by itself now and then only
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -37,6 +38,10 @@ class FirstLooks:
       the largest standard deviation of a feature, `spread` that over the smallest, `offset` the largest magnitude of a
       feature's mean; said once, after three iterations, of whatever size they are: rules judge;
     - `constant-labels`: the targets given to `batch` were one number in at least 4 batches of at least 32 together;
+      `constant-integers` where they are integers, which the loss need not be about (pictures of one folder, lengths, a
+      mask);
+    - `acts`: in two iterations the model was called in train mode without gradients: what it is trained on comes of
+      its own outputs (a player's moves, pseudo-labels), or it is looked at in between;
     - `batchnorm-few-values`: a batch norm in train mode normalised over at most 4 values a channel, three iterations in
       a row.
     """
@@ -56,11 +61,13 @@ class FirstLooks:
         self._pending: list[Reading] = []
         self._label: float | None = None
         self._num_labels = self._num_batches = 0
+        self._acted, self._num_acted = False, 0
         self._seen: set[str] = set()
         self._said: set[str] = set()
 
     def attach(self) -> None:
         """An iteration begins that is looked at."""
+        self._acted = False
         self._seen = set()
         self._few = {}
         for prefix, model in self._models.items():
@@ -72,7 +79,8 @@ class FirstLooks:
             for name, norm in self._norms.items():
                 self._hooks.before(norm, partial(self._normalised, name))
 
-    def _given(self, prefix: str, _model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _given(self, prefix: str, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._acted |= model.training and not torch.is_grad_enabled()
         if not torch.is_grad_enabled() or f"model {prefix}" in self._seen:
             return
         self._seen.add(f"model {prefix}")
@@ -133,9 +141,10 @@ class FirstLooks:
         with apart(labels.device):
             pair = labels.detach().aminmax()
             numbers = torch.stack(list(pair)).double()
-        self._pending += settle([numbers], partial(self._judge_labels, labels.numel()))
+        named = not labels.is_floating_point()
+        self._pending += settle([numbers], partial(self._judge_labels, labels.numel(), named))
 
-    def _judge_labels(self, num: int, numbers: Float64) -> None:
+    def _judge_labels(self, num: int, named: bool, numbers: Float64) -> None:
         smallest, largest = numbers.tolist()
         if self._label is None:
             self._label = smallest
@@ -146,7 +155,7 @@ class FirstLooks:
         self._num_batches += 1
         if self._num_batches >= _LEAST_BATCHES and self._num_labels >= _LEAST_LABELS:
             self._said.add("constant-labels")
-            self._say("constant-labels", {"where": [], "value": smallest})
+            self._say("constant-integers" if named else "constant-labels", {"where": [], "value": smallest})
 
     def collect(self) -> list[Reading]:
         """The iteration is over."""
@@ -158,6 +167,10 @@ class FirstLooks:
             self._said.add("batchnorm-few-values")
             num = min(few[name] for name in lasting)
             self._say("batchnorm-few-values", {"where": lasting[:MOST_PLACES], "num": len(lasting), "value": num})
+        self._num_acted += self._acted
+        if self._num_acted == _ACTING and "acts" not in self._said:
+            self._said.add("acts")
+            self._say("acts", {"where": []})
         pending, self._pending = self._pending, []
         return pending
 

@@ -47,6 +47,7 @@ class LossGraph(NamedTuple):
         given: What made the loss's input, of `softmax` (or exp of `log-softmax`), `log-softmax` and `sigmoid`; empty
             for anything else.
         twice: Whether a cross-entropy normalises what is normalised already: `softmax` or `log-softmax` before it.
+        num_classes: Of a cross-entropy; 0 where it is not known.
     """
 
     kind: str = ""
@@ -55,6 +56,7 @@ class LossGraph(NamedTuple):
     is_whole: bool = True
     given: str = ""
     twice: str = ""
+    num_classes: int = 0
 
 
 def read(loss: Tensor) -> LossGraph:
@@ -66,8 +68,8 @@ def read(loss: Tensor) -> LossGraph:
         >>> outputs = torch.randn(4, 3, requires_grad=True)
         >>> loss = functional.cross_entropy(outputs.softmax(1), torch.tensor([0, 1, 2, 0]), reduction="sum") / 2
         >>> graph = read(loss)
-        >>> graph.kind, graph.reduction, graph.is_scaled, graph.twice
-        ('nll', 'sum', True, 'softmax')
+        >>> graph.kind, graph.reduction, graph.is_scaled, graph.twice, graph.num_classes
+        ('nll', 'sum', True, 'softmax', 3)
     """
     node: Any = loss.grad_fn
     is_scaled = summed = False
@@ -92,10 +94,21 @@ def _described(node: Any, kind: str, *, is_scaled: bool, summed: bool, is_whole:
     if reduction == "none" and summed:
         reduction = "sum"
     given, before = _maker(node)
-    twice = ""
+    twice, num_classes = "", 0
     if kind == "nll" and given == "log-softmax" and before is not None:
         twice = _maker(before)[0]
-    return LossGraph(kind, reduction, is_scaled, is_whole, given, twice if twice != "sigmoid" else "")
+        num_classes = _num_classes(before)
+    return LossGraph(kind, reduction, is_scaled, is_whole, given, twice if twice != "sigmoid" else "", num_classes)
+
+
+def _num_classes(log_softmax: Any) -> int:
+    """The size of the dimension that was normalised; known after the backward pass too."""
+    shapes, dim = getattr(log_softmax, "_input_metadata", ()), getattr(log_softmax, "_saved_dim", None)
+    if not shapes or not isinstance(dim, int):
+        return 0
+    shape = shapes[0].shape
+    dim -= 2**64 if dim >= 2**63 else 0  # -1 is saved without its sign
+    return int(shape[dim]) if -len(shape) <= dim < len(shape) else 0
 
 
 def _maker(node: Any) -> tuple[str, Any]:

@@ -1,15 +1,17 @@
 """Which parameters take part in the training: those without an optimiser, without a gradient, or frozen."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, final
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from sonde.core.records import Float64
 from sonde.probes.apart import apart
 from sonde.probes.facts import MOST_PLACES, Say, settle
-from sonde.probes.hooks import readable
+from sonde.probes.hooks import Hooks, first_tensor, readable
 from sonde.probes.parameters import parameter_names
 from sonde.probes.probe import Reading
 from sonde.probes.stacks import user_line
@@ -27,7 +29,10 @@ class Membership:
       values were not changed by anyone;
     - `disconnected-parameter`: is in an optimiser, requires a gradient and never had one, while others had. Members of
       a list of modules with another member that had one (experts, heads of tasks) come as `idle-parameter` instead, at
-      the end and if they still had none;
+      the end and if they still had none; but not those whose outputs another member of the list was seen to get, three
+      times: these are layers in a row, between which the graph is cut;
+    - `idle-optimizer`, at the end: its optimiser, `name`, made no step while others did, though it has a gradient, and
+      its values were not changed by anyone;
     - `frozen-parameter`: does not require a gradient, and its values were not changed by anyone;
     - `zero-rate`: is in a group of learning rate 0, while another group has one.
 
@@ -42,6 +47,14 @@ class Membership:
         self._had_gradient: set[int] = set()
         self._versions: dict[int, int] = {}
         self._postponed: list[tuple[str, Tensor]] = []
+        self._waiting: set[int] = set()
+        """Parameters with a gradient, as their `id`, of optimisers that made no step yet."""
+        self._members: list[nn.Module] = []
+        """Of lists in which some have a gradient and others have none …"""
+        self._outputs: dict[int, tuple[int, Tensor]] = {}
+        """… by where it lies, what each gave in this iteration (kept, or another may lie there), with its `id` …"""
+        self._passed_on: Counter[int] = Counter()
+        """… and how often another member got them."""
         self._zero_rate: dict[int, set[int]] = {}
         self._readings: list[Reading] = []
         self._done = False
@@ -58,14 +71,47 @@ class Membership:
         idle = {i for i, group in enumerate(optimizer.param_groups) if _is_zero(group.get("lr"))}
         self._zero_rate[id(optimizer)] = idle if num == 1 else self._zero_rate.get(id(optimizer), idle) & idle
         if num == _STEPS:
+            others = [o for o in self._optimizers.values() if id(o) not in self._num_steps]
+            self._waiting.update(
+                id(p) for o in others for group in o.param_groups for p in group["params"] if p.grad is not None
+            )
             line = user_line()
             self._tell_disconnected(optimizer, mine, line)
             self._tell_zero_rate(optimizer, line)
             if len(self._num_steps) == 1 or all(n >= _STEPS for n in self._num_steps.values()):
                 self._tell_outside(line)
 
+    def attach(self, hooks: Hooks) -> None:
+        """An iteration begins that is looked at."""
+        self._outputs = {}
+        for member in self._members:
+            hooks.before(member, self._entered)
+            hooks.after(member, self._left)
+
+    def _entered(self, member: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = first_tensor((args, kwargs))
+        if given is not None and torch.is_grad_enabled() and readable(given):
+            giver, _ = self._outputs.pop(given.data_ptr(), (id(member), given))
+            self._passed_on[giver] += giver != id(member)
+
+    def _left(self, member: nn.Module, _args: Any, output: Any) -> None:
+        given = first_tensor(output)
+        if given is not None and torch.is_grad_enabled() and readable(given):
+            self._outputs[given.data_ptr()] = (id(member), given.detach())
+
+    def _tell_cut(self) -> None:
+        cut = {id(p) for member in self._members if self._passed_on[id(member)] >= _STEPS for p in member.parameters()}
+        found = [(name, p) for name, p in self._postponed if id(p) in cut and id(p) not in self._had_gradient]
+        if found:
+            self._postponed = [(name, p) for name, p in self._postponed if id(p) not in cut]
+            self._members = []
+            self._tell("disconnected-parameter", found, None)
+
     def collect(self) -> list[Reading]:
         """What is still on its way."""
+        self._outputs = {}
+        if self._members:
+            self._tell_cut()
         readings, self._readings = self._readings, []
         return readings
 
@@ -75,7 +121,17 @@ class Membership:
         missing = [(name, p) for name, p in self._postponed if id(p) not in self._had_gradient]
         if missing:
             self._tell("idle-parameter", missing, None)
-        self._postponed = []
+        self._postponed, self._members = [], []
+        self._tell_idle_optimizers()
+
+    def _tell_idle_optimizers(self) -> None:
+        names = parameter_names(self._models)
+        moved = {id(p) for p in self._parameters() if p._version != self._versions.get(id(p))}
+        for name, optimizer in self._optimizers.items():
+            mine = [p for group in optimizer.param_groups for p in group["params"]]
+            found = [(names[id(p)], p) for p in mine if id(p) in self._waiting - moved and id(p) in names]
+            if found and id(optimizer) not in self._num_steps:
+                self._tell("idle-optimizer", found, None, name=name)
 
     def _parameters(self) -> list[Tensor]:
         return [p for model in self._models.values() for p in model.parameters()]
@@ -87,22 +143,24 @@ class Membership:
         missing = [
             (names[id(p)], p) for p in mine if p.requires_grad and id(p) not in self._had_gradient and id(p) in names
         ]
-        spared = self._members_of_live_lists()
+        self._members = self._members_of_live_lists()
+        dead = [m for m in self._members if not any(id(p) in self._had_gradient for p in m.parameters())]
+        spared = {id(p) for member in dead for p in member.parameters()}
         self._postponed += [(name, p) for name, p in missing if id(p) in spared]
         if missing := [(name, p) for name, p in missing if id(p) not in spared]:
             self._tell("disconnected-parameter", missing, line)
 
-    def _members_of_live_lists(self) -> set[int]:
-        """Parameters of members of lists in which some members have a gradient and others have none."""
-        found: set[int] = set()
+    def _members_of_live_lists(self) -> list[nn.Module]:
+        """The members of lists in which some have a gradient and others have none."""
+        found: dict[int, nn.Module] = {}
         for model in self._models.values():
             for module in model.modules():
                 if isinstance(module, nn.ModuleList | nn.ModuleDict):
-                    members = [{id(p) for p in child.parameters()} for child in module.children()]
-                    dead = [member for member in members if member and not member & self._had_gradient]
-                    if 0 < len(dead) < len(members):
-                        found.update(*dead)
-        return found
+                    members = [child for child in module.children() if any(True for _ in child.parameters())]
+                    alive = [any(id(p) in self._had_gradient for p in member.parameters()) for member in members]
+                    if any(alive) and not all(alive):
+                        found |= {id(member): member for member in members}
+        return list(found.values())
 
     def _tell_zero_rate(self, optimizer: Optimizer, line: str | None) -> None:
         idle = self._zero_rate[id(optimizer)]

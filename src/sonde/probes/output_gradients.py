@@ -63,6 +63,8 @@ class OutputGradients:
     - `accumulation-not-scaled`: several micro-steps to a step, each with s = 1, and nothing divided in the graph.
     - `constant-labels`: all targets of at least 4 batches were the same.
     - `labels`: entropy and number of the targets that were seen, at the end.
+    - `loss-kind`: which loss of torch the graph ends in, where it is the same in all graphs: `value`, such as `nll`,
+      and `classes`, the number of its classes.
 
     The classes are the last dimension of y, of images the second. Label smoothing and mixed targets have several
     negative entries to a row: nothing is said of them. Under a gradient scaler s is not known.
@@ -138,6 +140,9 @@ class OutputGradients:
             for graph in graphs
         )
         summed = graphs and all(graph.reduction == "sum" and not graph.is_scaled for graph in graphs)
+        kinds = {(graph.kind, graph.num_classes) for graph in graphs}
+        if len(kinds) == 1 and graphs[0].kind:
+            self._note("loss-kind", now, value=graphs[0].kind, classes=graphs[0].num_classes)
         if twice:
             self._note("double-softmax", now, value=graphs[0].twice or graphs[0].given, loss=graphs[0].kind)
         if summed:

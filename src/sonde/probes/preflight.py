@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 
 from sonde.probes.first_looks import FirstLooks
 from sonde.probes.hooks import Hooks, is_compiled
+from sonde.probes.loss_hazards import LossHazards
 from sonde.probes.membership import Membership
 from sonde.probes.modes import Modes
 from sonde.probes.output_gradients import OutputGradients
@@ -34,13 +35,14 @@ class Preflight:
     A fact is a name of a check and a plain dictionary: `where` (names of parameters or modules), `value`, `line` (such
     as `train.py:42`, of the call that gave it away, where it can be known) and what else the check has to say. Each is
     said once. What the checks are is said where they are made: `Zeroing`, `Modes`, `OutputGradients`, `Membership`,
-    `Players`, `Symmetry` and `FirstLooks`; here is made
+    `Players`, `Symmetry`, `FirstLooks` and `LossHazards`; here is made
 
     - `clip-before-unscale`: gradients were clipped and then reached the scaler's step still scaled, by more than 1.
 
     On CUDA nothing waits: numbers come home as readings, which yield no rows. Hooks are there in the iterations that
-    are looked at and, on whole models only, from the end of an epoch to the next step. Where a watched model has a
-    compiled part, no module, output or parameter is hooked: what needs that is not measured.
+    are looked at and, on whole models only, from the end of an epoch to the next step, and in every tenth iteration
+    where the loss takes bare logarithms. Where a watched model has a compiled part, no module, output or parameter is
+    hooked: what needs that is not measured.
 
     Args:
         models: By name.
@@ -70,6 +72,7 @@ class Preflight:
         self._zeroing = Zeroing({} if self._closed_models else dict(optimizers), self._say, self._hooks)
         self._outputs = OutputGradients(open_models, self._say, self._hooks)
         self._looks = FirstLooks(open_models, self._say, self._hooks)
+        self._hazards = LossHazards(open_models, self._say, self._hooks)
         self._membership = Membership(dict(models), dict(optimizers), self._say)
         self._players = Players(dict(models), dict(optimizers), self._say)
         self._symmetry = Symmetry(dict(models), self._say)
@@ -94,6 +97,7 @@ class Preflight:
         self._iteration += 1
         self._is_armed = self._iteration < self._steps or self._iteration % self._glance_steps < _GLANCE_LENGTH
         self._stepped = self._clipped = False
+        self._hazards.attach(is_armed=self._is_armed)
         if not self._is_armed:
             self._zeroing.rest()
             return
@@ -101,6 +105,8 @@ class Preflight:
         self._zeroing.attach()
         self._outputs.attach()
         self._looks.attach()
+        if not self._closed_models:
+            self._membership.attach(self._hooks)
         if self._iteration == 0:
             self._symmetry.begin()
 
@@ -114,6 +120,7 @@ class Preflight:
         self._modes.mark()
         if self._is_armed:
             self._outputs.loss(loss)
+            self._hazards.loss(loss)
             self._players.loss(loss)
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
@@ -162,6 +169,7 @@ class Preflight:
         self._hooks.release()
         self._modes.collect(self._stepped)
         readings, self._pending = self._pending, []
+        readings += self._hazards.collect()
         if not self._is_armed:
             return readings
         readings += self._zeroing.collect()
@@ -198,6 +206,7 @@ class Preflight:
         self._zeroing = Zeroing({}, self._say, self._hooks)
         self._outputs = OutputGradients(nothing, self._say, self._hooks)
         self._looks = FirstLooks(nothing, self._say, self._hooks)
+        self._hazards = LossHazards(nothing, self._say, self._hooks)
         self._membership = Membership(nothing, nothing, self._say)
         self._players = Players(nothing, nothing, self._say)
         self._symmetry = Symmetry(nothing, self._say)

@@ -4,6 +4,7 @@ from sonde.rules.activations.activations_explode import ActivationsExplode
 from sonde.rules.activations.dead_units import DeadUnits
 from sonde.rules.activations.non_finite_activation import NonFiniteActivation
 from sonde.rules.activations.saturated_units import SaturatedUnits
+from sonde.rules.activations.signal_thinned import SignalThinned
 from sonde.rules.activations.variance_with_depth import VarianceWithDepth
 from sonde.rules.attention.attention_entropy_collapses import AttentionEntropyCollapses
 from sonde.rules.attention.attention_logits_grow import AttentionLogitsGrow
@@ -11,6 +12,7 @@ from sonde.rules.attention.embedding_norm_grows import EmbeddingNormGrows
 from sonde.rules.attention.output_logits_drift import OutputLogitsDrift
 from sonde.rules.data.bad_batch import BadBatch
 from sonde.rules.data.constant_labels import ConstantLabels
+from sonde.rules.data.contrary_labels import ContraryLabels
 from sonde.rules.data.data_drift import DataDrift
 from sonde.rules.data.no_learnable_signal import NoLearnableSignal
 from sonde.rules.data.nonfinite_input import NonfiniteInput
@@ -56,8 +58,10 @@ from sonde.rules.losses.loss_oscillates import LossOscillates
 from sonde.rules.losses.loss_plateau import LossPlateau
 from sonde.rules.losses.loss_spike import LossSpike
 from sonde.rules.losses.loss_stuck import LossStuck
+from sonde.rules.losses.loss_swells import LossSwells
 from sonde.rules.losses.noise_floor import NoiseFloor
 from sonde.rules.losses.non_finite_loss import NonFiniteLoss
+from sonde.rules.losses.settles_high import SettlesHigh
 from sonde.rules.losses.slow_progress import SlowProgress
 from sonde.rules.losses.statistical_anomaly import StatisticalAnomaly
 from sonde.rules.optimisers.epsilon_underflow import EpsilonUnderflow
@@ -65,7 +69,9 @@ from sonde.rules.optimisers.loss_scale_collapse import LossScaleCollapse
 from sonde.rules.optimisers.optimizer_state_lost import OptimizerStateLost
 from sonde.rules.optimisers.second_moment_behind import SecondMomentBehind
 from sonde.rules.optimisers.second_moment_health import SecondMomentHealth
+from sonde.rules.precision.bare_logarithm import BareLogarithm
 from sonde.rules.precision.gradients_underflow import GradientsUnderflow
+from sonde.rules.precision.loss_near_limit import LossNearLimit
 from sonde.rules.precision.overflow_near import OverflowNear
 from sonde.rules.ranks.rank_divergence import RankDivergence
 from sonde.rules.ranks.straggler import Straggler
@@ -73,6 +79,7 @@ from sonde.rules.rule import Rule
 from sonde.rules.schedules.lr_jump import LrJump
 from sonde.rules.schedules.lr_never_decayed import LrNeverDecayed
 from sonde.rules.schedules.lr_vanished import LrVanished
+from sonde.rules.schedules.rate_runs_away import RateRunsAway
 from sonde.rules.schedules.sawtooth_descent import SawtoothDescent
 from sonde.rules.schedules.schedule_per_batch import SchedulePerBatch
 from sonde.rules.schedules.trouble_in_warmup import TroubleInWarmup
@@ -92,6 +99,7 @@ from sonde.rules.weights.identical_units import IdenticalUnits
 from sonde.rules.weights.non_finite_weight import NonFiniteWeight
 from sonde.rules.weights.weight_norm_jump import WeightNormJump
 from sonde.rules.weights.weight_norms_diverge import WeightNormsDiverge
+from sonde.rules.weights.weights_compound import WeightsCompound
 from sonde.rules.weights.weights_shrink import WeightsShrink
 from sonde.rules.weights.weights_swell import WeightsSwell
 
@@ -101,6 +109,7 @@ RULES: tuple[type[Rule], ...] = (
     ActivationsExplode,
     NonFiniteActivation,
     VarianceWithDepth,
+    SignalThinned,
     AttentionLogitsGrow,
     AttentionEntropyCollapses,
     OutputLogitsDrift,
@@ -111,6 +120,7 @@ RULES: tuple[type[Rule], ...] = (
     DataDrift,
     ConstantLabels,
     NoLearnableSignal,
+    ContraryLabels,
     Straggler,
     RankDivergence,
     Overfitting,
@@ -158,8 +168,12 @@ RULES: tuple[type[Rule], ...] = (
     InitialLossHigh,
     NoiseFloor,
     StatisticalAnomaly,
+    SettlesHigh,
+    LossSwells,
     GradientsUnderflow,
     OverflowNear,
+    LossNearLimit,
+    BareLogarithm,
     EpsilonUnderflow,
     SecondMomentBehind,
     LossScaleCollapse,
@@ -171,6 +185,7 @@ RULES: tuple[type[Rule], ...] = (
     TroubleInWarmup,
     SchedulePerBatch,
     SawtoothDescent,
+    RateRunsAway,
     ThroughputDrop,
     StepTimeGrows,
     DataBound,
@@ -189,4 +204,5 @@ RULES: tuple[type[Rule], ...] = (
     WeightsShrink,
     IdenticalUnits,
     WeightsSwell,
+    WeightsCompound,
 )

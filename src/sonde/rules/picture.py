@@ -11,6 +11,7 @@ import numpy as np
 
 from sonde.rules.course import Course, line_through
 from sonde.rules.scene import Scene
+from sonde.rules.targets import Targets
 from sonde.rules.upheavals import Upheaval
 from sonde.signals.ema import Ema, EmaState
 from sonde.signals.phases import Phase, Phases, PhasesState
@@ -47,8 +48,8 @@ class Picture(NamedTuple):
         most_gone: The largest share of the starting loss that may have gone since the eighth loss without its noise
             showing it (by the line through all since then); from 40 to 100 losses only, while `improvement_z` cannot be
             asked yet.
-        trivial: What a predictor that ignores its input would get (mean entropy of the labels), where it was
-            measured.
+        trivial: What a predictor that ignores its input would get (mean entropy of the labels), where it was measured
+            and the loss is about these labels (`targets.py`), as far as that is known.
         log_z: Mean log of the softmax's normaliser in the first five steps, where the loss is a cross-entropy.
         lr: Learning rate of the first group.
         lr_peak: The largest so far.
@@ -62,6 +63,7 @@ class Picture(NamedTuple):
         grad_cosine: Moving average of the cosine between gradients of neighbouring steps.
         update_cosine: The same of updates.
         ratio: Update ratio ‖Δθ‖/‖θ‖ of the whole model, the latest.
+        ratio_start: The first one above 0.
         ratio_peak: The largest so far.
         clip_share: Moving share of steps whose gradient was really clipped; NaN where no clip was ever seen.
         clip_factor: Moving average of the factor.
@@ -71,8 +73,12 @@ class Picture(NamedTuple):
         val_best: The best so far.
         num_evaluations: So far.
         accumulation: Micro-steps a step, the latest.
+        batch: Examples of a micro-step, the latest.
+        weight_decay: Of the optimisers' groups, the largest of the latest ones.
+        beta2: The decay of their running squares, where they keep some, likewise.
         is_alone: Whether there is one optimiser only, and nobody else trains what the loss passes through (the fact
             `other-player`). Several may be players of a game, whose losses and steps rise and fall with each other's.
+        acts: Whether the model seems to make what it is trained on (the fact `acts`), as in reinforcement learning.
     """
 
     step: int = 0
@@ -103,6 +109,7 @@ class Picture(NamedTuple):
     grad_cosine: float = float("nan")
     update_cosine: float = float("nan")
     ratio: float = float("nan")
+    ratio_start: float = float("nan")
     ratio_peak: float = float("nan")
     is_upset: bool = True
     is_moved: bool = False
@@ -112,7 +119,11 @@ class Picture(NamedTuple):
     val_best: float = float("nan")
     num_evaluations: int = 0
     accumulation: float = 1.0
+    batch: float = float("nan")
+    weight_decay: float = float("nan")
+    beta2: float = float("nan")
     is_alone: bool = True
+    acts: bool = False
 
     @property
     def progress(self) -> float:
@@ -188,6 +199,7 @@ class PictureState(NamedTuple):
     course: Course
     """The first 100 losses."""
     upheaval: Upheaval
+    targets: Targets
 
 
 class Pictures:
@@ -210,6 +222,7 @@ class Pictures:
             self._phases.init(1),
             Course(width=2),
             Upheaval(),
+            Targets(),
         )
 
     def step(self, state: PictureState, scene: Scene) -> tuple[PictureState, Picture]:
@@ -245,6 +258,7 @@ class Pictures:
         loss_start = _median(first_losses)
         rise = max(1.0, smooth_loss / loss_start) if loss_start > 0 else 1.0
         upheaval = state.upheaval.after(scene, usual_norm, rise=rise, is_best=is_best)
+        targets = state.targets.after(scene)
         scale = scores.scale.item(0)
         rises = improvement_z < -5 or smooth_loss - loss_start > max(3 * scale, 0.2 * abs(loss_start))
         given_back = smooth_loss > max(2 * old.loss_best, 0.5 * (loss_start + old.loss_best))
@@ -264,7 +278,7 @@ class Pictures:
             improvement_z=improvement_z,
             plateau=plateau,
             most_gone=most_gone,
-            trivial=averages[5],
+            trivial=averages[5] if targets.are_labels else math.nan,
             log_z=scene.value("logits/log_z") if math.isnan(old.log_z) and old.num_losses < _FIRST else old.log_z,
             lr=lr if "lr" in scene else old.lr,
             lr_peak=_largest(old.lr_peak, lr),
@@ -278,6 +292,7 @@ class Pictures:
             grad_cosine=averages[3],
             update_cosine=averages[4],
             ratio=_latest(scene, "update/ratio", old.ratio),
+            ratio_start=ratio if math.isnan(old.ratio_start) and ratio > 0 else old.ratio_start,
             ratio_peak=_largest(old.ratio_peak, ratio),
             is_upset=upheaval.is_there,
             is_moved=old.is_moved or (rises and not upheaval.is_there),
@@ -287,7 +302,11 @@ class Pictures:
             val_best=-_largest(-old.val_best, -val),
             num_evaluations=old.num_evaluations + ("val/loss" in scene),
             accumulation=_latest(scene, "loss/num_micro", old.accumulation),
-            is_alone=old.is_alone and scene.layers("grad/norm_applied") is None and not _has_other_player(scene),
+            batch=_latest(scene, "batch/size", old.batch),
+            weight_decay=_of_groups(scene, "optimizer/weight_decay", old.weight_decay),
+            beta2=_of_groups(scene, "optimizer/beta2", old.beta2),
+            is_alone=old.is_alone and scene.layers("grad/norm_applied") is None and not _is_said(scene, "other-player"),
+            acts=old.acts or _is_said(scene, "acts"),
         )
         new = PictureState(
             picture,
@@ -299,12 +318,13 @@ class Pictures:
             phase_state,
             course,
             upheaval,
+            targets,
         )
         return new, picture
 
 
-def _has_other_player(scene: Scene) -> bool:
-    return any(fact.kind == "preflight" and fact.data.get("check") == "other-player" for fact in scene.facts)
+def _is_said(scene: Scene, check: str) -> bool:
+    return any(fact.kind == "preflight" and fact.data.get("check") == check for fact in scene.facts)
 
 
 def _most_fall(means: tuple[float, ...]) -> float:
@@ -326,6 +346,11 @@ def _largest(old: float, new: float) -> float:
 
 def _latest(scene: Scene, tag: str, old: float) -> float:
     return scene.value(tag) if tag in scene else old
+
+
+def _of_groups(scene: Scene, path: str, old: float) -> float:
+    groups = scene.layers(path)
+    return old if groups is None else float(groups.values.max())
 
 
 def _median(values: tuple[float, ...]) -> float:

@@ -37,3 +37,11 @@ def test_half_zero_outputs_and_constant_biases_are_healthy() -> None:
 
 def test_embeddings_are_sparse_by_nature() -> None:
     assert not judge(DeadUnits(), [row | {"grad/zeros@embed.weight": 0.99} for row in rows(150, loss=flat(150))])
+
+
+def test_units_that_fell_silent_are_no_trouble_to_a_training_that_keeps_most_of_what_it_learned() -> None:
+    shares = [min(0.95, 0.02 * i) for i in range(300)]
+    for level, severity in ((0.3, Severity.INFO), (1.3, Severity.WARNING)):
+        losses = [*falling(100, end=level, noise=0.01), *flat(200, level, noise=0.01)]
+        table = [row | zeros(share, 0.1) for row, share in zip(rows(300, loss=losses), shares, strict=True)]
+        assert worst(judge(DeadUnits(), table)) is severity

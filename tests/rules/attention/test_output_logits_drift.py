@@ -40,3 +40,13 @@ def test_a_first_log_z_that_is_one_large_logit_is_no_sign_of_many_outputs() -> N
     table = run([*falling(230), *flat(170, 0.4, noise=0.01)], [3.6, 8.0, 16.0, 30.0])
     assert alarms(judge(OutputLogitsDrift(), [table[0] | {"logits/absmax": 2.4}, *table[1:]]))
     assert not judge(OutputLogitsDrift(), [table[0] | {"logits/absmax": 10.3}, *table[1:]])
+
+
+def test_a_steady_drift_counts_as_having_gone_on_where_looks_are_far_apart() -> None:
+    losses = [*falling(230), *flat(170, 0.4, noise=0.01)]
+    looks = {1: 3.5, 26: 4.4, 51: 5.3, 76: 6.2, 130: 8.6}
+    table = rows(400, loss=losses, grad__norm=[1.0 + 0.02 * step for step in range(400)])
+    for last, is_alarm in ((8.6, True), (6.4, False)):
+        at = {**looks, 130: last}
+        looked = [row | ({"logits/log_z": at[step]} if step in at else {}) for step, row in enumerate(table, 1)]
+        assert bool(alarms(judge(OutputLogitsDrift(), looked))) == is_alarm

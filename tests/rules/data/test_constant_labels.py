@@ -15,3 +15,11 @@ def test_the_fact_is_a_warning_even_though_the_loss_falls() -> None:
 
 def test_without_the_fact_nothing_is_said() -> None:
     assert judge(ConstantLabels(), rows(300, loss=0.0)) == []
+
+
+def test_integers_that_the_loss_need_not_be_about_are_only_worth_knowing_until_it_shows_them() -> None:
+    given = Fact("preflight", {"check": "constant-integers", "where": [], "value": 0})
+    used = Fact("preflight", {"check": "constant-labels", "where": [], "value": 0})
+    seen = judge(ConstantLabels(), rows(20, loss=falling(20)), facts={4: [given], 9: [used]})
+    assert [step for step, sighting in seen if sighting.severity is Severity.INFO] == [4, 5, 6, 7, 8]
+    assert [step for step, sighting in seen if sighting.severity is Severity.WARNING] == list(range(9, 21))

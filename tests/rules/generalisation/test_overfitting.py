@@ -43,3 +43,20 @@ def test_the_bend_of_the_first_descent_does_not_count_as_noise() -> None:
     validations = [1.02, 0.7, 0.6, 0.56, 0.57, 0.59, 0.58, 0.6, 0.62, 0.62, 0.64, 0.67]
     losses = np.repeat([1.24, 0.79, 0.53, 0.48, 0.39, 0.34, 0.31, 0.27, 0.23, 0.2, 0.17, 0.15], 10).tolist()
     assert alarms(judge(Overfitting(), _rows(validations, losses)))[0][0] == 100
+
+
+def test_a_wide_gap_makes_half_the_rise_enough() -> None:
+    validations = [1.24, 0.9, 0.65, 0.57, 0.52, 0.5, 0.48, 0.49, 0.5, 0.51, 0.515, 0.52, 0.525, 0.53]
+    losses = np.geomspace(1.4, 0.05, len(validations))
+    seen = alarms(judge(Overfitting(), _rows(validations, np.repeat(losses, 8).tolist())))
+    assert seen[0][0] == 104
+    shallow = np.geomspace(1.4, 0.25, len(validations))
+    assert alarms(judge(Overfitting(), _rows(validations, np.repeat(shallow, 8).tolist()))) == []
+
+
+def test_a_slow_rise_under_a_gap_that_dropout_keeps_narrow_is_information() -> None:
+    falls = [1.63, 1.43, 1.2, 1.05, 0.95, 0.9, 0.87, 0.84, 0.83, 0.82, 0.81, 0.8, 0.79, 0.79, 0.78, 0.78, 0.78]
+    rises = [0.77, 0.78, 0.8, 0.82, 0.83, 0.84, 0.85, 0.85, 0.85, 0.85, 0.85, 0.85, 0.85]
+    losses = np.geomspace(1.76, 0.36, len(falls) + len(rises))
+    seen = judge(Overfitting(), _rows(falls + rises, np.repeat(losses, 10).tolist()))
+    assert worst(seen) is Severity.INFO

@@ -67,3 +67,19 @@ def test_gains_that_change_while_much_is_learned_are_no_trouble() -> None:
     climbs = [row | {"loss": 2.0 * 1.1**i} for i, row in enumerate(checks(gains))]
     assert not alarms(judge(GainDrift(), [*start, *falls]))
     assert alarms(judge(GainDrift(), [*start, *climbs]))
+
+
+def test_a_loss_that_is_given_back_after_the_drift_is_a_warning_without_another_check() -> None:
+    start = [{"loss": 2.0 * 0.95**i} for i in range(60)]
+    drifts = [row | {"loss": 0.08} for row in checks([1.45, 1.5, 1.61, 1.8, 2.0], depth=7)]
+    given_back = [{"loss": min(1.6, 0.08 * 1.1**i)} for i in range(80)]
+    seen = judge(GainDrift(), [*start, *drifts, *given_back])
+    assert alarms(seen)[0][0] > 100
+    assert not alarms(judge(GainDrift(), [*start, *drifts, *([{"loss": 0.09}] * 80)]))
+
+
+def test_a_loss_that_rises_without_drift_before_it_is_not_the_gains() -> None:
+    start = [{"loss": 2.0 * 0.95**i} for i in range(60)]
+    steady = [row | {"loss": 0.08} for row in checks([1.7] * 5, depth=7)]
+    given_back = [{"loss": min(1.6, 0.08 * 1.1**i)} for i in range(80)]
+    assert not alarms(judge(GainDrift(), [*start, *steady, *given_back]))

@@ -27,3 +27,14 @@ def test_without_the_fact_nothing_is_said() -> None:
     ]
     assert judge(ParameterNotInOptimizer(), rows(300, loss=1.0), facts={3: others}) == []
     assert judge(ParameterNotInOptimizer(), rows(300, loss=float("nan"))) == []
+
+
+def test_an_optimiser_that_never_steps_is_a_warning_at_step_200_unless_it_steps_after_all() -> None:
+    data = {"check": "idle-optimizer", "where": ["encoder.weight"], "num": 1, "value": 0.4, "name": "encoder"}
+    facts = {20: [Fact("preflight", data)]}
+    run = rows(300, lr_at_decoder=0.1)
+    seen = judge(ParameterNotInOptimizer(), run, facts=facts)
+    assert (seen[0][0], seen[0][1].severity, seen[0][1].since) == (200, Severity.WARNING, 20)
+    assert "the optimiser encoder never makes a step" in seen[0][1].message
+    late = [row | ({"lr@encoder": 0.1} if step == 150 else {}) for step, row in enumerate(run)]
+    assert judge(ParameterNotInOptimizer(), late, facts=facts) == []

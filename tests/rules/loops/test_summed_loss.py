@@ -22,3 +22,8 @@ def test_a_sum_that_blows_up_is_a_warning() -> None:
 
 def test_without_the_fact_nothing_is_said() -> None:
     assert judge(SummedLoss(), rows(300, loss=1000.0)) == []
+
+
+def test_adam_does_not_mind_the_scale() -> None:
+    climbing = [100.0 + 10 * step for step in range(100)]
+    assert judge(SummedLoss(), rows(100, loss=climbing, optimizer__beta2_at_0=0.999), facts=FACTS) == []

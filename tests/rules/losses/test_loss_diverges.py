@@ -62,3 +62,11 @@ def test_gradients_that_grow_on_the_way_out_of_a_flat_start_are_no_divergence() 
 def test_one_huge_loss_in_the_beginning_is_no_divergence() -> None:
     losses = [1.0, 0.9, 0.8, 0.7, 0.6, 60.0, *[0.5 - 0.005 * i for i in range(60)]]
     assert judge(LossDiverges(), rows(66, loss=losses, grad__norm=1.0)) == []
+
+
+def test_two_leaps_of_loss_and_gradient_are_critical_at_the_second_step() -> None:
+    losses, norms = [2.3e4, 4.3e8, 9.0e19], [3.1e3, 6.6e7, 5.2e21]
+    seen = judge(LossDiverges(), rows(3, loss=losses, grad__norm=norms))
+    assert [(step, sighting.severity, sighting.since) for step, sighting in seen] == [(3, Severity.CRITICAL, 2)]
+    assert judge(LossDiverges(), rows(3, loss=losses, grad__norm=1.0)) == []
+    assert judge(LossDiverges(), rows(4, loss=[1.0, 500.0, 2.0, 900.0], grad__norm=[1.0, 5e3, 1.0, 9e3])) == []

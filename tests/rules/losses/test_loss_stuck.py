@@ -1,6 +1,7 @@
 """LOS004 loss-stuck."""
 
 import numpy as np
+import pytest
 
 from sonde.core.findings import Severity
 from sonde.rules.losses.loss_stuck import LossStuck
@@ -44,3 +45,24 @@ def test_few_examples_make_no_loss_stuck() -> None:
     given = {"loss": flat(300, 1.4, noise=0.02), "grad__norm": 1.0}
     assert worst(judge(LossStuck(), rows(300, batch__size=1, **given))) is Severity.INFO
     assert worst(judge(LossStuck(), rows(300, batch__size=8, **given))) is Severity.WARNING
+
+
+def _by_heart(num: int, validations: list[float]) -> list[dict[str, float]]:
+    losses = np.linspace(1.41, 1.36, num) * np.array(flat(num, 1.0, noise=0.005))
+    every = num // len(validations)
+    at = [validations[i // every] if i % every == every - 1 else None for i in range(num)]
+    return rows(num, loss=list(losses), val__loss=at)
+
+
+def test_a_small_fall_that_validation_never_sees_is_a_warning_at_an_evaluation() -> None:
+    seen = alarms(judge(LossStuck(), _by_heart(400, [1.40, 1.41, 1.41, 1.405])))
+    assert [step for step, _ in seen] == [400]
+    assert not alarms(judge(LossStuck(), _by_heart(400, [1.40, 1.39, 1.37, 1.36])))
+    assert not alarms(judge(LossStuck(), _by_heart(240, [1.40, 1.41, 1.41, 1.405])))
+
+
+@pytest.mark.parametrize(("level", "batch", "expected"), [(0.68, 16.0, True), (0.5, 16.0, False), (0.68, 4.0, False)])
+def test_a_noisy_loss_that_is_surely_above_guessing_is_a_warning(level: float, batch: float, expected: bool) -> None:
+    noisy = list(level + 0.25 * np.random.default_rng(0).normal(size=400).clip(-1.8, 3))
+    run = rows(400, loss=noisy, label__entropy=0.52, label__num_distinct=2.0, batch__size=batch, lr=0.1)
+    assert bool(alarms(judge(LossStuck(), run))) is expected

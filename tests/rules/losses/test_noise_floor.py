@@ -52,3 +52,13 @@ def test_a_floor_that_sinks_slowly_is_no_warning() -> None:
 def test_a_floor_of_two_percent_is_as_good_as_solved() -> None:
     low = np.concatenate([np.geomspace(1.0, 0.02, 100), np.full(500, 0.02)])
     assert worst(judge(NoiseFloor(), _noisy(low))) is Severity.INFO
+
+
+def test_a_descent_that_its_noise_hides_is_no_floor() -> None:
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        curve = np.concatenate([np.linspace(1.5, 0.3, 20), 0.3 * 0.994 ** np.arange(300)])
+        losses = curve * np.exp(0.8 * rng.normal(size=320))
+        validations = [None if (i + 1) % 32 else float(curve[i] * np.exp(0.5 * rng.normal())) for i in range(320)]
+        table = rows(320, loss=list(losses), val__loss=validations, lr=0.1, grad__norm=1.0)
+        assert worst(judge(NoiseFloor(), table)) in (None, Severity.INFO)

@@ -9,7 +9,7 @@ from ..traces import falling, flat, judge, rows, worst
 
 
 def _line(num: int, *, noise: float = 0.05) -> list[float]:
-    return list(np.linspace(1.0, 0.75, num) * np.array(flat(num, noise=noise)))
+    return list(np.linspace(1.0, 0.8, num) * np.array(flat(num, noise=noise)))
 
 
 def test_a_shallow_line_with_tiny_updates_is_a_warning_from_150_steps_on() -> None:
@@ -32,3 +32,20 @@ def test_learning_curves_plateaus_and_warmups_are_silent() -> None:
 def test_a_straight_line_that_will_soon_be_done_is_no_warning() -> None:
     steep = list(np.linspace(1.0, 0.28, 300) * np.array(flat(300, noise=0.02)))
     assert worst(judge(SlowProgress(), rows(300, loss=steep, update__ratio=2e-4, lr=1e-4))) is Severity.INFO
+
+
+def _creeping(bend: float) -> list[dict[str, float]]:
+    losses = [1.2, 1.2, 1.1, 0.9, 0.8, *(0.72 - 0.2 * (i / 395) ** bend for i in range(395))]
+    noisy = [loss * factor for loss, factor in zip(losses, flat(400, 1.0, noise=0.05), strict=True)]
+    validations = [losses[i] if i % 32 == 31 else None for i in range(400)]
+    return rows(400, loss=noisy, val__loss=validations, update__ratio=2e-3, lr=0.01)
+
+
+def test_validation_that_creeps_along_the_line_makes_it_a_warning_with_steps_of_any_length() -> None:
+    assert worst(judge(SlowProgress(), _creeping(1.0))) is Severity.WARNING
+    table = _creeping(1.0)
+    assert worst(judge(SlowProgress(), [row | {"val/loss": np.nan} for row in table])) is Severity.INFO
+
+
+def test_a_validation_curve_that_slows_down_is_no_warning() -> None:
+    assert worst(judge(SlowProgress(), _creeping(0.4))) is not Severity.WARNING

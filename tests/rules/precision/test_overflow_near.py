@@ -20,3 +20,10 @@ def test_ample_or_unknown_headroom_says_nothing() -> None:
     assert not judge(OverflowNear(), rows(5, act__headroom_at_pool=12.0))
     assert not judge(OverflowNear(), rows(5, act__headroom_at_pool=float("nan")))
     assert not judge(OverflowNear(), rows(5, loss=1.0))
+
+
+def test_headroom_that_will_be_gone_by_the_next_look_is_a_warning_before_it_is() -> None:
+    ((step, sighting),) = judge(OverflowNear(), rows(3, act__headroom_at_pool=[12.0, 9.0, 3.0]))
+    assert (step, sighting.severity) == (3, Severity.WARNING)
+    assert not judge(OverflowNear(), rows(3, act__headroom_at_pool=[12.0, 5.0, 3.0]))
+    assert not judge(OverflowNear(), rows(3, act__headroom_at_pool=[100.0, 20.0, 9.0]))

@@ -31,3 +31,13 @@ def test_a_restart_that_bumps_the_loss_is_information() -> None:
 def test_smooth_schedules_and_missing_rates_are_silent() -> None:
     assert judge(LrJump(), rows(200, loss=falling(200), lr=[min(1, (i + 1) / 50) for i in range(200)])) == []
     assert judge(LrJump(), rows(100, loss=falling(100))) == []
+
+
+def test_harm_that_shows_after_the_way_back_is_the_jumps() -> None:
+    losses = [*falling(103), *flat(97, 5.0)]
+    seen = alarms(judge(LrJump(), rows(200, loss=losses, lr=_spike(0.5, num=1), grad__norm=1.0)))
+    assert (seen[0][0], seen[0][1].since) == (105, 101)
+
+
+def test_a_decay_in_steps_is_no_leap() -> None:
+    assert judge(LrJump(), rows(200, loss=falling(200), lr=[0.7 ** (i // 50) for i in range(200)])) == []

@@ -24,9 +24,23 @@ def _cosine(length: int, num: int) -> list[float]:
 def test_a_schedule_a_quarter_as_long_as_the_run_is_a_warning() -> None:
     rates = _cosine(80, 320)
     seen = alarms(judge(LrVanished(), rows(320, loss=_learned(rates, speed=0.02, floor=0.0), lr=rates, grad__norm=1.0)))
-    assert 100 < seen[0][0] < 180
+    assert 90 < seen[0][0] < 96  # ten steps after the cosine's end
     assert seen[0][1].since is not None
     assert 74 <= seen[0][1].since <= 80
+
+
+def test_a_rate_that_is_nearly_gone_is_judged_by_the_losses_since_and_not_by_the_descent_before() -> None:
+    rates = [0.94**i for i in range(300)]
+    seen = alarms(judge(LrVanished(), rows(300, loss=_learned(rates, speed=0.05, floor=0.0), lr=rates, grad__norm=1.0)))
+    assert 104 < seen[0][0] < 130
+    assert seen[0][1].since is not None
+    assert 74 <= seen[0][1].since <= 80
+
+
+def test_a_last_epoch_at_a_rate_of_zero_is_at_most_information() -> None:
+    rates = [1 - (i // 30) / 9 for i in range(300)]
+    seen = judge(LrVanished(), rows(300, loss=_learned(rates, speed=0.01, floor=0.0), lr=rates))
+    assert worst(seen) in (None, Severity.INFO)
 
 
 def test_a_cosine_that_ends_with_the_run_is_at_most_information() -> None:

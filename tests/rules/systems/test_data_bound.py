@@ -41,3 +41,9 @@ def test_three_bursts_are_enough_where_they_are_alike() -> None:
     assert alarms(judge(DataBound(), table(alike)))[0][0] == 46
     unlike = [wait * (1 + i / 50) for i, wait in enumerate(alike)]
     assert alarms(judge(DataBound(), table(unlike)))[0][0] > 46
+
+
+@pytest.mark.parametrize(("work", "severity"), [(0.018, Severity.INFO), (0.002, Severity.WARNING)])
+def test_a_thread_that_makes_its_batches_itself_does_not_wait(work: float, severity: Severity) -> None:
+    run = [row | {"time/data_work": work} for row in table([0.02] * 100)]
+    assert {sighting.severity for _, sighting in judge(DataBound(), run)} == {severity}

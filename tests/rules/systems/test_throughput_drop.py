@@ -42,3 +42,15 @@ def test_longer_texts_are_no_drop_where_tokens_are_counted() -> None:
     )
     assert judge(ThroughputDrop(), table) == []
     assert judge(ThroughputDrop(), rows(400, loss=1.0)) == []
+
+
+def test_episodes_that_last_longer_are_no_drop_and_a_drop_among_them_is_found() -> None:
+    lengths = [float(10 + i // 2 + i % 7) for i in range(700)]
+    healthy = [0.001 * length for length in lengths]
+    assert judge(ThroughputDrop(), rows(700, time__step=healthy, batch__samples=lengths)) == []
+    slow = [t * (1 if i < 400 else 5) for i, t in enumerate(healthy)]
+    seen = judge(ThroughputDrop(), rows(700, time__step=slow, batch__samples=lengths))
+    assert seen[0][0] > 400
+    assert "samples a second" in seen[0][1].message
+    counted = [length if i % 3 == 0 else None for i, length in enumerate(lengths)]
+    assert judge(ThroughputDrop(), rows(700, time__step=healthy, batch__samples=counted)) == []

@@ -40,6 +40,13 @@ def test_a_loss_whose_noise_would_hide_a_fall_is_not_stuck() -> None:
     assert not alarms(judge(UpdatesTooSmall(), run(noisy)))
 
 
+def test_steps_that_change_nothing_are_told_through_any_noise() -> None:
+    noisy = list(np.exp(0.5 * np.random.default_rng(0).normal(size=60)))
+    assert alarms(judge(UpdatesTooSmall(), run(noisy, ratio=1e-7)))[0][0] == 31
+    assert not alarms(judge(UpdatesTooSmall(), run(noisy, ratio=1e-7, label__entropy=6.0)))  # it came trained
+    assert not alarms(judge(UpdatesTooSmall(), run(noisy, ratio=1e-5)))
+
+
 def test_a_descent_that_slows_down_is_information() -> None:
     assert worst(judge(UpdatesTooSmall(), run(falling(300)))) is Severity.INFO
 

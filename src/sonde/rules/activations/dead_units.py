@@ -36,8 +36,8 @@ class DeadUnits:
         (`act/constant`); or more than `share` of a weight matrix' gradient exactly zero at `num_looks` looks in a row,
         which is the row of each such unit. Any of them is information; a warning while training is hurt (from 40 losses
         on where the share is above nine tenths), or where the share has grown by half to more than nine tenths since
-        the start and the loss, where it is a measure, no longer falls. A network whose gradients are *all* exactly zero
-        is a warning at once.
+        the start and the loss, where it is a measure, no longer falls, with 30% of it left or above its best. A network
+        whose gradients are *all* exactly zero is a warning at once.
 
     Why it matters:
         A dead ReLU stays dead: no gradient reaches it. The layer's width is lost, and with all of it the training.
@@ -132,7 +132,9 @@ class DeadUnits:
             and picture.num_losses >= 100
             and not picture.is_falling
         )
-        grown = grown and picture.is_measure and not picture.is_solved
+        # Who has learned most of it, and keeps it, did not need those units.
+        well = picture.is_solved or (picture.is_thriving and picture.progress > 0.7)
+        grown = grown and picture.is_measure and not well
         alarm = whole or grown or is_hurt(picture, soon=values[name] > _NEARLY_ALL)
         message = f"{values[name]:.0%} of the gradient of {name} is exactly zero (at first {known[name][1]:.0%})"
         evidence = Evidence(tag=f"grad/zeros@{name}", step=look.scene.step, value=values[name], expected=known[name][1])

@@ -36,12 +36,14 @@ class VarianceWithDepth:
     What it detects:
         log RMS of the outputs of modules of one kind (the same name but for numbers), in their order, is a line (R² ≥
         0.8 over at least four, or all steps one way by more than threefold each over three) whose ends are more than
-        `spread` times apart. Each module counts by its latest look. Or RMS gradients of biases of one kind do so
-        towards the input (R² ≥ 0.9) from the first look on, at two looks at least: a bias gets the gradient that passes
-        its layer, so that its growth is the layers' gain, which also is what activations grow by on their way forward.
-        Information; a warning while training is hurt (after 40 losses where the ends are `spread` squared apart), or
-        where the growth has reached the loss: the first one was more than `drop` times the median of losses 11 to 20,
-        or that median is more than twice what guessing gives, and not by the batch's size, as of a summed loss.
+        `spread` times apart. Each module counts by its latest look, which are steps apart: nothing is said where as
+        many steps as between the first and the last of them move the weights by more than `moved` of their norm. Or RMS
+        gradients of biases of one kind do so towards the input (R² ≥ 0.9) from the first look on, at two looks at
+        least: a bias gets the gradient that passes its layer, so that its growth is the layers' gain, which also is
+        what activations grow by on their way forward. Information; a warning while training is hurt (after 40 losses
+        where the ends are `spread` squared apart), or where the growth has reached the loss: the first one was more
+        than `drop` times the median of losses 11 to 20, or that median is more than twice what guessing gives, and not
+        by the batch's size, as of a summed loss.
 
     Why it matters:
         What grows on the way forward explodes on the way back, and what fades vanishes; at the start it is the
@@ -76,6 +78,7 @@ class VarianceWithDepth:
 
     spread: float = 30.0
     drop: float = 4.0
+    moved: float = 0.1
 
     def init(self) -> VarianceWithDepthState:
         """Before the first step."""
@@ -95,8 +98,15 @@ class VarianceWithDepth:
         looked = look.scene.layers("act/rms") is not None
         if latest is None or not (looked or look.picture.num_losses in (44, 100)):
             return state, ()
-        forward = self._chain(Layers(latest.names, latest.values), fit=0.8)
-        return (state, ()) if forward is None else self._see(state, look, "activations", "act/rms", forward)
+        forward = self._chain(latest, fit=0.8)
+        if forward is None or self._may_be_time(forward, look):
+            return state, ()
+        return self._see(state, look, "activations", "act/rms", forward)
+
+    def _may_be_time(self, found: Layers, look: Look) -> bool:
+        """Whether weights moved so much between the looks that what differs may be the time, not the depth."""
+        span = 0 if found.steps is None else int(np.ptp(found.steps))
+        return look.picture.ratio * span > self.moved
 
     def _see(
         self, state: VarianceWithDepthState, look: Look, what: str, path: str, found: Layers
@@ -151,7 +161,8 @@ class VarianceWithDepth:
             line = slope(values)
             steep = bool(np.all(ratios > 3) or np.all(ratios < 1 / 3))
             if steep or (line is not None and line.r_squared > fit):
-                return Layers(tuple(layers.names[place] for place in places), values)
+                steps = None if layers.steps is None else layers.steps[places]
+                return Layers(tuple(layers.names[place] for place in places), values, steps)
         return None
 
 

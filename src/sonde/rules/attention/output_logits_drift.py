@@ -9,6 +9,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
+from sonde.core.records import Float64, Int64
 from sonde.rules.progress import is_lost
 from sonde.rules.rule import Look, Sighting
 
@@ -33,6 +34,8 @@ class OutputLogitsDrift:
         about the largest logit, which grows with certainty), and the loss is lost, or log Z is `least` times as far as
         at first while the loss has stopped falling with 15% of it left and gradients have grown by half. Nothing where
         it began above `many` but below the largest logit: then it did not begin with outputs that are about even.
+        Looks may be far apart: where log Z rose at each of four or more, and at the last no more slowly than on the
+        whole, it counts as having gone on at that pace since, for as long as it was seen to.
 
     Why it matters:
         Cross-entropy does not change when all logits shift, but their size costs precision, and in fp16 and bf16 it
@@ -76,13 +79,12 @@ class OutputLogitsDrift:
             state = OutputLogitsDriftState(_kept(state.values, value), _kept(state.steps, look.scene.step), largest)
         sizes = np.abs(state.values)
         # A first log Z below the largest logit is that logit, and not the number of outputs.
-        if (
-            len(sizes) < 3
-            or state.largest > state.values[0] > self.many
-            or not (sizes[-1] > sizes[-2] > sizes[-3] and sizes[-1] > self.far)
-        ):
+        if len(sizes) < 3 or state.largest > state.values[0] > self.many or not sizes[-1] > sizes[-2] > sizes[-3]:
             return state, ()
-        wide = sizes[-1] > self.least * max(sizes[0], 1.0)
+        by_now = sizes[-1] if looked else _by_now(sizes, np.array(state.steps), look.scene.step)
+        if not by_now > self.far:
+            return state, ()
+        wide = by_now > self.least * max(sizes[0], 1.0)
         stalled = picture.num_losses >= 100 and not picture.is_falling and picture.progress < 0.85
         grown = picture.grad_median > 1.5 * picture.grad_start
         # Of few classes log Z is about the largest logit, which grows with certainty.
@@ -99,3 +101,11 @@ class OutputLogitsDrift:
 def _kept(seen: tuple[_T, ...], value: _T) -> tuple[_T, ...]:
     """The first one, and the last seven."""
     return (*seen, value) if len(seen) < 8 else (seen[0], *seen[2:], value)
+
+
+def _by_now(sizes: Float64, steps: Int64, step: int) -> float:
+    """What log Z has come to by a step, if it went on as it did, for no longer than it was seen to."""
+    pace, mean = (sizes[-1] - sizes[-2]) / (steps[-1] - steps[-2]), (sizes[-1] - sizes[0]) / (steps[-1] - steps[0])
+    steady = len(sizes) >= 4 and bool(np.all(np.diff(sizes) > 0)) and pace >= mean
+    since = min(step - steps[-1], steps[-1] - steps[0])
+    return float(sizes[-1] + pace * since) if steady else float(sizes[-1])

@@ -2,12 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
 from sonde.rules.rule import Look, Sighting
 from sonde.rules.standing import Standing, stand
+
+
+class ConstantLabelsState(NamedTuple):
+    """What was said of integers in the batches, and of what is known to be targets."""
+
+    given: Standing = Standing()
+    used: Standing = Standing()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,8 +23,9 @@ class ConstantLabels:
 
     What it detects:
         The targets of the first batches, four of them and 32 examples at least, were one class or one number. They are
-        seen in the batches where `watch.data` is used, and else in the gradient of a cross-entropy, which is negative
-        at the target only.
+        seen in the gradient of a cross-entropy, which is negative at the target only, and in the batches where these
+        are known. Integers in the batches alone are only worth knowing: a loader gives them where nobody looks at them
+        (pictures of one folder for a generator, lengths, masks).
 
     Why it matters:
         A model that always says the same is perfect: the loss falls to zero, and nothing is learned.
@@ -44,14 +52,17 @@ class ConstantLabels:
     causes: ClassVar[tuple[Cause, ...]] = (Cause.NO_LEARNABLE_SIGNAL,)
     quiet_steps: ClassVar[int] = 100
 
-    def init(self) -> Standing:
+    def init(self) -> ConstantLabelsState:
         """Before the first step."""
-        return Standing()
+        return ConstantLabelsState()
 
-    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+    def step(self, state: ConstantLabelsState, look: Look) -> tuple[ConstantLabelsState, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        state = stand(state, look, "constant-labels")
-        if state.since < 0:
+        given, used = stand(state.given, look, "constant-integers"), stand(state.used, look, "constant-labels")
+        state = ConstantLabelsState(given, used)
+        known = used if used.since >= 0 else given
+        if known.since < 0:
             return state, ()
-        message = f"all targets of the first batches are {state.value:g}{state.at}"
-        return state, (Sighting(Severity.WARNING, message, since=state.since),)
+        message = f"all targets of the first batches are {known.value:g}{known.at}"
+        severity = Severity.WARNING if used.since >= 0 else Severity.INFO
+        return state, (Sighting(severity, message, since=known.since),)

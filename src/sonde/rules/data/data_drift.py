@@ -13,6 +13,7 @@ from sonde.rules.rule import Look, Sighting
 from sonde.signals.medians import middle
 
 _MOST_BLOCKS = 32
+_MOST_EVALUATIONS = 16
 _STEPS = 8  # of a block
 
 
@@ -35,6 +36,8 @@ class DataDriftState(NamedTuple):
     """For each input its blocks, oldest first; the last one may still grow."""
 
     inputs: tuple[tuple[str, tuple[Block, ...]], ...] = ()
+    validations: tuple[tuple[int, float], ...] = ()
+    """The last evaluations: step and loss."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,9 +49,12 @@ class DataDrift:
         standard deviation of a floating-point input lies, in the newer blocks (two at least, and each of the last two),
         apart from the older ones (three at least) by `score` standard errors and by `change` of the deviation; noise is
         taken from the differences of neighbouring blocks, and the cut is the place that parts them best. Information; a
-        warning where the loss is `rise` times its best too, and that was not before the first half of the way to the
-        change was over: a loss that rose long before, as those of reinforcement learning do, is not the data's doing.
-        Nor while it comes down again, below 0.3 of its moving average.
+        warning where the loss is `rise` times its best too, no more than `reach` steps after the change (or three
+        looks, where they are rare), and that best was not before the first half of the way to the change was over: a
+        loss that rose long before or long after, as those of reinforcement learning and of curricula do, is not this
+        change's doing. Nor while it comes down again, below 0.3 of its moving average. Or where validation, of the data
+        as they were, says so: it got better up to the change, and the first evaluation after it is a fifth worse than
+        the last one before.
 
     Why it matters:
         What was learned is for other data: the loss rises without any fault of the optimiser, and a validation set from
@@ -62,8 +68,10 @@ class DataDrift:
         normalise each source by itself.
 
     When it is wrong:
-        Curricula and growing resolutions change the data on purpose; their loss recovers. A run of fewer than five
-        blocks has too little of a past.
+        A model that makes its own data, as a player does, changes them on purpose: where it is seen to be called for
+        that, without gradients between its steps, this stays information. Curricula and growing resolutions change the
+        data on purpose; their loss recovers. A task that follows another on purpose makes the validation of the first
+        one worse too. A run of fewer than five blocks has too little of a past.
 
     References:
         Gama et al., A survey on concept drift adaptation, ACM Computing Surveys 2014.
@@ -78,6 +86,7 @@ class DataDrift:
     score: float = 8.0
     change: float = 0.25
     rise: float = 1.3
+    reach: int = 64
 
     def init(self) -> DataDriftState:
         """Before the first step."""
@@ -85,6 +94,9 @@ class DataDrift:
 
     def step(self, state: DataDriftState, look: Look) -> tuple[DataDriftState, Sequence[Sighting]]:
         """Look at one more batch, where there is one."""
+        found = look.scene.value("val/loss")
+        if math.isfinite(found):
+            state = state._replace(validations=(*state.validations, (look.scene.step, found))[-_MOST_EVALUATIONS:])
         means, stds = look.scene.layers("batch/mean"), look.scene.layers("batch/std")
         if means is None or stds is None:
             return state, ()
@@ -95,11 +107,13 @@ class DataDrift:
             if not (math.isfinite(mean) and math.isfinite(std)):
                 continue
             known[name], complete = _extended(known.get(name, ()), Block(look.scene.step, mean, std))
-            if complete and (sighting := self._judge(name, complete, look)):
+            if complete and (sighting := self._judge(name, complete, look, state.validations)):
                 sightings.append(sighting)
-        return DataDriftState(tuple(known.items())), sightings
+        return state._replace(inputs=tuple(known.items())), sightings
 
-    def _judge(self, name: str, looks: Sequence[Block], look: Look) -> Sighting | None:
+    def _judge(
+        self, name: str, looks: Sequence[Block], look: Look, validations: Sequence[tuple[int, float]]
+    ) -> Sighting | None:
         num = len(looks)
         if num < 5:
             return None
@@ -128,14 +142,23 @@ class DataDrift:
         word = "mean" if quantity == 1 else "std"
         picture = look.picture
         hurt = picture.loss_best > 0 and picture.loss_smooth > self.rise * picture.loss_best
-        # A loss that has been rising since long before is not the drift's doing.
-        hurt = hurt and 2 * picture.best_step > looks[cut].step
+        # A loss that has been rising since long before, or began to long after, is not the drift's doing.
+        reach = max(self.reach, 3 * (looks[-1].step - looks[-2].step))
+        hurt = hurt and 2 * picture.best_step > looks[cut].step >= look.scene.step - reach
         # Nor is it hurt where the new data are learned already, and only the average of the loss is still high.
         hurt = hurt and picture.loss > 0.3 * picture.loss_smooth
+        hurt = hurt or _turns(validations, looks[cut].step)
         message = f"the {word} of input {name} went from {before:.3g} to {after:.3g} by step {looks[cut].step}"
         evidence = Evidence(tag=f"batch/{word}@{name}", step=look.scene.step, value=after, expected=before)
-        severity = Severity.WARNING if hurt else Severity.INFO
+        severity = Severity.WARNING if hurt and not picture.acts else Severity.INFO
         return Sighting(severity, message, (name,), (evidence,), since=looks[cut].step)
+
+
+def _turns(validations: Sequence[tuple[int, float]], changed: int) -> bool:
+    """Whether validation got better up to a step, and the first evaluation after it is a fifth worse."""
+    before = [loss for step, loss in validations if step < changed]
+    after = [loss for step, loss in validations if step >= changed]
+    return len(before) >= 2 and bool(after) and before[-2] > before[-1] > 0 and after[0] > 1.2 * before[-1]
 
 
 def _medians(values: Sequence[float]) -> list[float]:

@@ -1,5 +1,6 @@
 """DAT003 unnormalised-inputs."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,9 +18,10 @@ class UnnormalisedInputs:
 
     What it detects:
         What enters the model's first linear or convolutional layer, after whatever normalises it, has a feature of
-        standard deviation above `most_std`, features whose deviations differ by more than `most_spread`, or a mean more
-        than `most_offset` of the largest deviation. Information; a warning where the training is stuck (from 40 losses
-        on where nothing can have gone) or lost as well.
+        standard deviation above `most_std`, features whose deviations differ by more than `most_spread`, the largest
+        above `least_std` (else some are merely quiet: rare categories, slow waves of a position, black borders), or a
+        mean more than `most_offset` of the largest deviation. Information; a warning where the training is stuck (from
+        40 losses on where nothing can have gone), lost, or not finite as well.
 
     Why it matters:
         The curvature of the first layer goes with the square of the inputs' scale: a rate that is stable for the
@@ -47,6 +49,7 @@ class UnnormalisedInputs:
     quiet_steps: ClassVar[int] = 100
 
     most_std: float = 20.0
+    least_std: float = 3.0
     most_spread: float = 100.0
     most_offset: float = 20.0
 
@@ -61,7 +64,7 @@ class UnnormalisedInputs:
             return state, ()
         spread, offset = state.get("spread"), state.get("offset") / state.value if state.value > 0 else float("nan")
         reasons = []
-        if spread > self.most_spread:
+        if spread > self.most_spread and state.value > self.least_std:
             reasons.append(f"features of deviations {spread:.3g}× apart")
         if state.value > self.most_std:
             reasons.append(f"a feature of deviation {state.value:.3g}")
@@ -69,6 +72,7 @@ class UnnormalisedInputs:
             reasons.append(f"a mean {offset:.3g} deviations from 0")
         if not reasons:
             return state, ()
-        severity = Severity.WARNING if is_hurt(look.picture, soon=True) else Severity.INFO
+        blown = "loss" in look.scene and not math.isfinite(look.picture.loss)  # it may take fewer than ten steps
+        severity = Severity.WARNING if blown or is_hurt(look.picture, soon=True) else Severity.INFO
         message = f"{state.where[0] if state.where else 'the first layer'} gets {' and '.join(reasons)}"
         return state, (Sighting(severity, message, state.where, since=state.since),)

@@ -39,10 +39,10 @@ def assess(
     """The state of a run by its validation and training losses, one of each an epoch, oldest first.
 
     Overfitting: validation is above its best while training is below what it was then, and the gap is above
-    `widest_gap` or validation 10% up. Diverging: both are above their first by 10%. Underfitting: three epochs or more
-    have brought less than a quarter of the first validation loss, the last one less than 5%, and the gap is below 10%.
-    Slowing: the last improvement is below `least_improvement`; plateau: `patience` of them in a row. A wide gap alone
-    is none: it says that training data are easier, not that more training does harm.
+    `widest_gap`, or above zero and validation 10% up. Diverging: both are above their first by 10%. Underfitting: three
+    epochs or more have brought less than a quarter of the first validation loss, the last one less than 5%, and the gap
+    is below 10%. Slowing: the last improvement is below `least_improvement`; plateau: `patience` of them in a row. A
+    wide gap alone is none: it says that training data are easier, not that more training does harm.
 
     Args:
         val: Validation losses.
@@ -76,7 +76,7 @@ def assess(
     rises, falls = val[-1] > val[best], train[-1] < train[best]
     too_high = (val[-1] > 1.1 * first_val and train[-1] > first_train) or train[-1] > 1.1 * first_train
     still = abs(val[-1] - first_val) < 0.01 * abs(first_val) and abs(train[-1] - first_train) < 0.01 * abs(first_train)
-    if rises and falls and (gap > widest_gap or val[-1] > 1.1 * val[best]):
+    if rises and falls and (gap > widest_gap or (gap > 0 and val[-1] > 1.1 * val[best])):
         verdict = "overfitting"
     elif too_high:
         verdict = "diverging"

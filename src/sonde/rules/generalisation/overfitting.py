@@ -26,8 +26,9 @@ class Overfitting:
         three times their own noise (from second differences; of those since the best only, once they are seven), by 2%,
         and by `least_rise` of what an untrained model gets, so that a solved task cannot overfit; the best is the
         lowest median of as many in a row before them. The training loss has fallen by 5% since then. From five
-        evaluations and 30 steps on it is a warning where validation is 10% above its best or the gap is above 30% of
-        the training loss (which counts as at least a tenth of the first validation loss), else information.
+        evaluations and 30 steps on it is a warning where validation is 10% above its best, or where the gap says the
+        same: above `wide` times the training loss (which counts as at least a tenth of the first validation loss). Half
+        of `least_rise` is then enough, where validation is above 0.3 of what an untrained model gets. Else information.
 
         Four to eight evaluations are too few for that test, and must show it to the eye (`clear_turn`): a smooth turn
         of validation by `early_rise`, training that fell at every one, a gap that was small and widened every time. It
@@ -68,6 +69,7 @@ class Overfitting:
 
     patience: int = 3
     least_rise: float = 0.03
+    wide: float = 1.5
     early_rise: float = 0.02
 
     def init(self) -> Evaluations:
@@ -106,13 +108,15 @@ class Overfitting:
         if len(state.validations) - place >= _ENOUGH:  # the bend of the first descent is no noise
             noise = min(noise, state.noise_since(max(place - 1, 0)))
         reference = untrained(look.picture)
-        least = max(3 * noise, 0.02 * abs(best), self.least_rise * reference if reference > 0 else 0.0)
+        wide = turn.gap(state.first) > self.wide
+        share = 0.5 * self.least_rise if wide and turn.now > 0.3 * reference else self.least_rise
+        least = max(3 * noise, 0.02 * abs(best), share * reference if reference > 0 else 0.0)
         if not (turn.now > best + least and min(latest[-self.patience :]) > best):
             return None
         if not training < turn.best_training - 0.05 * abs(turn.best_training):
             return None
         known = math.isfinite(state.noise) and look.picture.num_losses >= 30
-        bad = known and (turn.now > best + 0.1 * abs(best) or turn.gap(state.first) > 0.3)
+        bad = known and (turn.now > best + 0.1 * abs(best) or wide)
         return Severity.WARNING if bad else Severity.INFO, turn
 
     def _early(self, state: Evaluations, look: Look) -> tuple[Severity, Turn] | None:

@@ -28,6 +28,16 @@ class GainNumbers(NamedTuple):
     drift: float
 
 
+class Drifted(NamedTuple):
+    """A check at which the gain had drifted past its limit."""
+
+    step: int = -1
+    gain: float = float("nan")
+    average: float = float("nan")
+    message: str = ""
+    where: tuple[str, ...] = ()
+
+
 class GainDriftState(NamedTuple):
     """The checks of the gain, and of its inverse, which must not rise either."""
 
@@ -35,6 +45,11 @@ class GainDriftState(NamedTuple):
     down: DriftState
     num_beyond: int = 0
     since: int = -1
+    drifted: Drifted = Drifted()
+    """The last check, where the gain had drifted past its limit while the loss came down well; its step is −1 where
+    there is none …"""
+    num_given_back: int = 0
+    """… and for how many losses since then half of what the loss had gained has been gone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,8 +62,11 @@ class GainDrift:
         checks it abstains. Apart from that, g stays above A^(1/depth) for 3 checks, with A = 30 the amplification from
         end to end that is still fair (1.76 at 6 blocks, 1.33 at 12, 1.15 at 24), or g^depth below 1/A: the vanishing
         side, for which the inverse of g is followed. Drift past the limit (where two rises in a row are enough) is a
-        warning unless the loss comes down well or is no measure, or there are several optimisers, and either of them is
-        while training is hurt; else information, and nothing within the limit where the loss comes down well.
+        warning unless the loss comes down well (before 100 losses: is within 10% of its best) or is no measure, or
+        there are several optimisers, and a gain beyond the limit is while training is hurt; else information, and
+        nothing within the limit where the loss comes down well. What was information because the loss still came down
+        is a warning, at that or a later step, once half of what the loss had gained has been gone for `patience`
+        losses: the drift came first.
 
     Why it matters:
         What all blocks do together is g^depth: a small drift of the mean is a large one of the gradient, checks before
@@ -91,6 +109,7 @@ class GainDrift:
     history: int = 10
     min_rises: int = 3
     budget: float = 30.0
+    patience: int = 10
 
     def init(self) -> GainDriftState:
         """Before the first step."""
@@ -121,7 +140,7 @@ class GainDrift:
         gain = look.scene.value("gain/mean")
         up, risen = self.checked(state.up, gain)
         if risen is None:
-            return state, ()
+            return self._after(state, look)
         down, fallen = self._drift().step(state.down, np.array([1 / gain]))
         blocks = look.scenes.latest("gain/block")
         if blocks is None:
@@ -136,7 +155,10 @@ class GainDrift:
         steep = beyond and bool(way.rise[0] > self.threshold and way.num_rises[0] >= 2)
         drifts = drifts or steep
         since = look.scene.step if not (drifts or beyond) else state.since if state.since >= 0 else look.scene.step
-        state = GainDriftState(up, down, num_beyond, since if drifts or beyond else -1)
+        before = state.drifted
+        state = GainDriftState(
+            up, down, num_beyond, since if drifts or beyond else -1, num_given_back=state.num_given_back
+        )
         if look.picture.is_thriving and not beyond:  # gains change most while much is learned
             return state._replace(since=-1), ()
         if not (drifts or num_beyond >= 3):
@@ -146,14 +168,35 @@ class GainDrift:
             whole = float(np.float64(gain) ** depth)
         message = f"mean gain {gain:.3g} of {depth} blocks, {rise}amplification {whole:.3g} (limit {limit:.3g})"
         outside = steep or (drifts and beyond and (gain > 1) == bool(risen.drifting[0]))
+        past = outside and gain > 1 and look.picture.is_alone
         outside = outside and look.picture.is_alone and look.picture.is_measure and not look.picture.is_thriving
-        hurt = depth >= 2 and is_hurt(look.picture)
+        # Before 100 losses nobody knows whether they fall, unless they have risen.
+        has_risen = not look.picture.loss_smooth < 1.1 * look.picture.loss_best
+        outside = outside and (look.picture.num_losses >= 100 or has_risen)
+        hurt = beyond and is_hurt(look.picture)
         severity = Severity.WARNING if outside or hurt else Severity.INFO
         order = np.argsort(blocks.values if gain > 1 else -blocks.values)[::-1]
         where = tuple(blocks.names[place] for place in order[:3] if np.isfinite(blocks.values[place]))
         average = self.numbers(state.up).moving_average
         evidence = Evidence(tag="gain/mean", step=look.scene.step, value=gain, expected=average)
-        return state, (Sighting(severity, message, where=where, evidence=(evidence,), since=state.since),)
+        sighting = Sighting(severity, message, where=where, evidence=(evidence,), since=state.since)
+        if past and (look.picture.is_thriving or before.step >= 0):
+            state = state._replace(drifted=Drifted(look.scene.step, gain, average, message, where))
+        return state, (sighting,)
+
+    def _after(self, state: GainDriftState, look: Look) -> tuple[GainDriftState, Sequence[Sighting]]:
+        """Look at a loss between two checks, which may be far apart."""
+        picture, drifted = look.picture, state.drifted
+        if drifted.step < 0 or not (math.isfinite(picture.loss) and picture.loss_start > 0):
+            return state, ()
+        gone = picture.loss_smooth > 0.5 * (picture.loss_start + picture.loss_best)
+        state = state._replace(num_given_back=state.num_given_back + 1 if gone else 0)
+        if state.num_given_back < self.patience:
+            return state, ()
+        gained = f"half of what the loss had gained is gone: {picture.loss_smooth:.4g} after {picture.loss_best:.4g}"
+        message = f"{drifted.message}; {gained}"
+        evidence = Evidence(tag="gain/mean", step=drifted.step, value=drifted.gain, expected=drifted.average)
+        return state, (Sighting(Severity.WARNING, message, drifted.where, (evidence,), state.since),)
 
     def _drift(self) -> Drift:
         return Drift(threshold=self.threshold, window=self.window, history=self.history, min_rises=self.min_rises)

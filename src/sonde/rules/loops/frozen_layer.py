@@ -16,9 +16,10 @@ class FrozenLayer:
 
     What it detects:
         Parameters do not require a gradient, or are in a group of learning rate 0 while other groups have one, and
-        nobody changed them over three steps. Information; a warning where more than `most_fresh` of the elements of all
-        weight matrices (embeddings apart) are frozen *and* as torch initialises them, uniform within ±1/√fan_in: frozen
-        before they ever learned.
+        nobody changed them over three steps; nothing where that is less than `least` of the model (masks and tables
+        that are kept as parameters). Information; a warning where more than `most_fresh` of the elements of all weight
+        matrices (embeddings apart) are frozen *and* as torch initialises them, uniform within ±1/√fan_in: frozen before
+        they ever learned.
 
     Why it matters:
         A random layer that cannot learn leaves all the work to the others.
@@ -45,6 +46,7 @@ class FrozenLayer:
     quiet_steps: ClassVar[int] = 100
 
     most_fresh: float = 0.5
+    least: float = 0.02
 
     def init(self) -> Standing:
         """Before the first step."""
@@ -53,7 +55,7 @@ class FrozenLayer:
     def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
         """Look at the facts of one more step."""
         state = stand(state, look, "frozen-parameter", "zero-rate")
-        if state.since < 0:
+        if state.since < 0 or state.value < self.least:
             return state, ()
         fresh = state.get("fresh")
         severity = Severity.WARNING if fresh > self.most_fresh else Severity.INFO

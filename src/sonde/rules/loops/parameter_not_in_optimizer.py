@@ -2,12 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
 from sonde.rules.rule import Look, Sighting
 from sonde.rules.standing import Standing, stand
+
+
+class ParameterNotInOptimizerState(NamedTuple):
+    """What was said of parameters without an optimiser, and of an optimiser without steps."""
+
+    outside: Standing = Standing()
+    idle: Standing = Standing()
+    has_stepped: bool = False
+    """Whether that one made a step after all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,21 +25,23 @@ class ParameterNotInOptimizer:
 
     What it detects:
         It requires a gradient and has one, is in no group of any watched optimiser, and nobody changed its values over
-        three steps.
+        three steps. Or it is in one that never makes a step while others do, until step `patience`.
 
     Why it matters:
         It stays as it was initialised, though the loss says where it should go. Often the optimiser was built before a
         layer was replaced, moved or wrapped.
 
     Evidence:
-        The fact `parameter-not-in-optimizer`: the parameters and their share of the model's elements.
+        The fact `parameter-not-in-optimizer`: the parameters and their share of the model's elements; or
+        `idle-optimizer`, with the optimiser's name.
 
     What to do:
         Build the optimiser after the model is complete, from `model.parameters()`; freeze with `requires_grad_(False)`
-        what is to stay.
+        what is to stay. Call `step` of each optimiser.
 
     When it is wrong:
-        Parameters that an optimiser updates which is not watched, less often than every third step.
+        Parameters that an optimiser updates which is not watched, less often than every third step. Optimisers
+        that wait for a later phase.
 
     References:
         Jiang et al., TrainCheck, OSDI 2025 (optimisers built before parameters were replaced).
@@ -42,16 +53,31 @@ class ParameterNotInOptimizer:
     causes: ClassVar[tuple[Cause, ...]] = (Cause.PARAMETER_NOT_IN_OPTIMIZER,)
     quiet_steps: ClassVar[int] = 100
 
-    def init(self) -> Standing:
-        """Before the first step."""
-        return Standing()
+    patience: int = 200
 
-    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+    def init(self) -> ParameterNotInOptimizerState:
+        """Before the first step."""
+        return ParameterNotInOptimizerState()
+
+    def step(
+        self, state: ParameterNotInOptimizerState, look: Look
+    ) -> tuple[ParameterNotInOptimizerState, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        state = stand(state, look, "parameter-not-in-optimizer")
-        if state.since < 0:
-            return state, ()
-        message = (
-            f"{state.num} trainable parameters get gradients but are in no optimiser: {state.value:.0%} of the model"
+        outside, idle = stand(state.outside, look, "parameter-not-in-optimizer"), state.idle
+        if not state.has_stepped:
+            idle = stand(idle, look, "idle-optimizer")
+        name, rates = str(dict(idle.more).get("name", "")), look.scene.layers("lr")
+        state = ParameterNotInOptimizerState(
+            outside, idle, state.has_stepped or (idle.since >= 0 and rates is not None and name in rates.names)
         )
-        return state, (Sighting(Severity.WARNING, message, state.where, since=state.since),)
+        sightings = []
+        if outside.since >= 0:
+            message = (
+                f"{outside.num} trainable parameters get gradients but are in no optimiser: "
+                f"{outside.value:.0%} of the model"
+            )
+            sightings.append(Sighting(Severity.WARNING, message, outside.where, since=outside.since))
+        elif idle.since >= 0 and not state.has_stepped and look.scene.step >= self.patience:
+            message = f"the optimiser {name} never makes a step, though its {idle.num} parameters get gradients"
+            sightings.append(Sighting(Severity.WARNING, message, idle.where, since=idle.since))
+        return state, sightings

@@ -18,6 +18,8 @@ class SummedLoss:
     What it detects:
         The loss was computed with `reduction="sum"` and nothing divided it, or the gradient at the output is as many
         times too large as the batch has rows. Information; a warning where the training is stuck or lost as well.
+        Nothing under an optimiser that divides by the second moment (Adam and its kin): the scale of the gradient does
+        not change its steps.
 
     Why it matters:
         Gradients grow with the batch (and the length of sequences): a rate that was chosen for a mean is as many times
@@ -30,8 +32,7 @@ class SummedLoss:
         Use `reduction="mean"`, or divide by the number of rows that count; or divide the learning rate by it.
 
     When it is wrong:
-        Sums on purpose with a rate that suits them learn well, and stay information. An optimiser that ignores the
-        scale (Adam) hardly minds.
+        Sums on purpose with a rate that suits them learn well, and stay information.
 
     References:
         Goyal et al., Accurate, large minibatch SGD, 2017, section 2 (rate and batch).
@@ -53,7 +54,7 @@ class SummedLoss:
     def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
         """Look at the facts of one more step."""
         state = stand(state, look, "summed-loss")
-        if state.since < 0:
+        if state.since < 0 or look.scenes.latest("optimizer/beta2") is not None:
             return state, ()
         severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
         picture = look.picture

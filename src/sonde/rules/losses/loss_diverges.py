@@ -26,6 +26,10 @@ class LossDivergesState(NamedTuple):
     num_high: int = 0
     num_growing: int = 0
     since: int = -1
+    last: tuple[float, float] = (math.inf, math.inf)
+    """The loss and the gradient norm of the step before …"""
+    num_leaps: int = 0
+    """… and how often in a row both leapt."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,15 +37,16 @@ class LossDiverges:
     """The loss climbs and does not come back.
 
     What it detects:
-        Two things. *Growth*: over the last 24 steps the loss, or the gradient norm while the loss does not fall,
-        follows an exponential (r² ≥ 0.8, rate above zero with 95% confidence) that has multiplied it by `least_growth`,
-        in three looks in a row; a gradient norm under a loss that is not above its start beyond noise, by that cubed:
-        on the way out of a flat start it grows too. The message says in how many steps float32 overflows. *Height*: for
-        `patience` steps the smoothed loss has been above its start by 20% and by six deviations of the first 16 losses'
-        noise; or it has lost half of what it had gained and still rises (z < −3 over 100 steps). Four times its start
-        is critical. Either is information only where steps, weights and gradients have been calm since the loss was at
-        its best (`Picture.is_upset`): then it was not the optimiser that raised it; height also where it was ever below
-        zero.
+        Three things. *Leaps*: twice in a row loss and gradient norm were `leap` times those of the step before:
+        critical at once, since a third may be none. *Growth*: over the last 24 steps the loss, or the gradient norm
+        while the loss does not fall, follows an exponential (r² ≥ 0.8, rate above zero with 95% confidence) that has
+        multiplied it by `least_growth`, in three looks in a row; a gradient norm under a loss that is not above its
+        start beyond noise, by that cubed: on the way out of a flat start it grows too. The message says in how many
+        steps float32 overflows. *Height*: for `patience` steps the smoothed loss has been above its start by 20% and by
+        six deviations of the first 16 losses' noise; or it has lost half of what it had gained and still rises (z < −3
+        over 100 steps). Four times its start is critical. Growth and height are information only where steps, weights
+        and gradients have been calm since the loss was at its best (`Picture.is_upset`): then it was not the optimiser
+        that raised it; height also where it was ever below zero.
 
     Why it matters:
         It ends in NaN, or in a model that is worse than none. The sooner it is stopped, the less is lost.
@@ -89,6 +94,7 @@ class LossDiverges:
     least_growth: float = 4.0
     least_rise: float = 0.2
     patience: int = 10
+    leap: float = 100.0
 
     def init(self) -> LossDivergesState:
         """Before the first step."""
@@ -105,16 +111,22 @@ class LossDiverges:
         grows = math.isfinite(left)
         positive = picture.loss_start > 0 and picture.loss_best > 0
         high = positive and (self._high(first, look) or self._lost(look))
+        now = (picture.loss, picture.grad_norm)
+        leaps = all(0 < self.leap * before < value for before, value in zip(state.last, now, strict=True))
+        num_leaps = state.num_leaps + 1 if leaps else 0
         state = LossDivergesState(
             growth_state,
             first,
             state.num_high + 1 if high else 0,
             state.num_growing + 1 if grows else 0,
-            (picture.step if state.since < 0 else state.since) if high or grows else -1,
+            (picture.step if state.since < 0 else state.since) if high or grows or leaps else -1,
+            now,
+            num_leaps,
         )
-        if state.num_growing < 3 and state.num_high < self.patience:
+        leapt = num_leaps >= 2
+        if state.num_growing < 3 and state.num_high < self.patience and not leapt:
             return state, ()
-        worst = picture.loss_smooth > 4 * abs(picture.loss_start)
+        worst = leapt or picture.loss_smooth > 4 * abs(picture.loss_start)
         start, best = picture.loss_start, picture.loss_best
         message = f"loss {picture.loss:.4g} climbs; it began at {start:.4g}, its best was {best:.4g}"
         if state.num_growing >= 3:
@@ -123,7 +135,7 @@ class LossDiverges:
         if math.isfinite(picture.grad_norm) and math.isfinite(picture.grad_start):
             norm = Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start)
             evidence.append(norm)
-        calm = not picture.is_upset or (state.num_growing < 3 and not picture.is_measure)
+        calm = not leapt and (not picture.is_upset or (state.num_growing < 3 and not picture.is_measure))
         severity = Severity.INFO if calm else Severity.CRITICAL if worst else Severity.WARNING
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.since),)
 

@@ -118,11 +118,13 @@ class LossSpike:
             last=(*state.last, picture.loss)[-3:],
             tail=0.98 * state.tail + 0.02 * (picture.loss_z > self.warning / 2),
         )
+        loss = picture.loss
         if state.since >= 0:
             doubtful = not state.is_sure and picture.step - state.since <= self.alone
             level = picture.loss if doubtful else middle(state.last)
             if (level - state.usual) / state.scale < self.warning / 2:
                 return LossSpikeState(state.logs, last=state.last, highest=state.highest, tail=state.tail), ()
+            loss = max(loss, level)  # one low loss in the middle is not the end
         else:
             rise = picture.loss - picture.loss_median
             top = max(picture.loss_start, _guess(picture))
@@ -138,7 +140,7 @@ class LossSpike:
                 is_ramp=ramp,
                 is_sure=z > self.critical,
             )
-        score = (picture.loss - state.usual) / state.scale
+        score = (loss - state.usual) / state.scale
         lasting = picture.step - state.since >= self.patience
         severity = Severity.CRITICAL if lasting or score > self.critical else Severity.WARNING
         # Where next to nothing is left, one example that is still wrong is a spike.
@@ -147,8 +149,8 @@ class LossSpike:
         harmless = harmless or (picture.step - state.since < self.alone and not state.is_sure)
         if not has_level(look) or ((state.is_ramp or harmless) and not lasting):
             severity = Severity.INFO
-        message = f"loss {picture.loss:.4g}, {score:.0f} robust deviations above its last 128 steps ({state.usual:.4g})"
-        evidence = Evidence(tag="loss", step=picture.step, value=picture.loss, expected=state.usual)
+        message = f"loss {loss:.4g}, {score:.0f} robust deviations above its last 128 steps ({state.usual:.4g})"
+        evidence = Evidence(tag="loss", step=picture.step, value=loss, expected=state.usual)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.course import Course
+from sonde.rules.course import Course, Descent
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Look, Sighting
@@ -33,7 +33,11 @@ class LossStuck:
         through all of them falls by less than three standard errors, and the loss never was 20% below that level
         either. It is a warning from `warning_steps` on, and from `least_examples` on where the size of batches is
         known, unless validation has got better by `least_fall` or the noise could hide a fall by more than `hidden`
-        (two standard errors of the line).
+        (two standard errors of the line): a fall that is hidden does not matter where the newer half of the losses is
+        above guessing, by 5% and three standard errors (of batches four times as large as the labels have classes at
+        least, whose entropy is that of the labels). The line may fall, by a tenth in all, where the fall is of the
+        training examples only: at an evaluation, from `by_heart_steps` and `evaluations` of them on, of which none was
+        better by 1% than the first, nor that one than without training.
 
     Why it matters:
         Nothing is being learned: gradients do not arrive, the rate is far off, or the labels do not depend on the
@@ -91,6 +95,8 @@ class LossStuck:
     least_fall: float = 0.03
     hidden: float = 0.1
     least_examples: int = 1000
+    evaluations: int = 4
+    by_heart_steps: int = 350
 
     def init(self) -> LossStuckState:
         """Before the first step."""
@@ -112,14 +118,16 @@ class LossStuck:
         if picture.came_trained or state.course.means[0] < 0.7 * untrained(picture):
             return state, ()
         floor = (1 - self.least_fall) * reference
-        if not picture.loss_smooth > floor or picture.loss_best < 0.8 * reference:
-            return state, ()
         descent = state.course.descent()
-        if descent is None or descent.t < -3 or not descent.last > floor:
+        if descent is None or picture.loss_best < 0.8 * reference:
+            return state, ()
+        if "val/loss" in look.scene and self._is_by_heart(state, look, descent, reference):
+            return state, (self._by_heart(state, look, descent),)
+        if not picture.loss_smooth > floor or descent.t < -3 or not descent.last > floor:
             return state, ()
         better = len(state.validations) > 1 and state.validations[-1] < (1 - self.least_fall) * state.validations[0]
         lasts = state.course.num_values >= self.warning_steps and not better and not picture.is_falling
-        lasts = lasts and most_fall(state.course) < self.hidden * reference
+        lasts = lasts and (most_fall(state.course) < self.hidden * reference or _is_worse(state, look))
         # A few hundred examples teach little, however many steps they came in.
         lasts = lasts and not state.course.num_values * state.batch < self.least_examples
         message = (
@@ -132,6 +140,34 @@ class LossStuck:
         )
         severity = Severity.WARNING if lasts else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=0),)
+
+    def _is_by_heart(self, state: LossStuckState, look: Look, descent: Descent, reference: float) -> bool:
+        """Whether the loss falls a little, but not on other examples, where it never was better than at the start."""
+        picture, (first, *_) = look.picture, state.validations
+        long = state.course.num_values >= self.by_heart_steps and picture.num_evaluations >= self.evaluations
+        never = picture.val_best > 0.99 * first and first > (1 - self.least_fall) * reference
+        return bool(long and never and descent.t < -3 and descent.last > 0.9 * reference)
+
+    def _by_heart(self, state: LossStuckState, look: Look, descent: Descent) -> Sighting:
+        picture = look.picture
+        message = (
+            f"validation {picture.val_loss:.4g} is no better than at its first evaluation ({state.validations[0]:.4g}) "
+            f"or without training, though the loss falls a little: {descent.last:.4g} after {descent.first:.4g}"
+        )
+        evidence = (
+            Evidence(tag="val/loss", step=picture.step, value=picture.val_loss, expected=state.validations[0]),
+            Evidence(tag="loss", step=picture.step, value=descent.last, expected=descent.first),
+            *_norm(look),
+        )
+        return Sighting(Severity.WARNING, message, evidence=evidence, since=0)
+
+
+def _is_worse(state: LossStuckState, look: Look) -> bool:
+    """Whether the newer half of the losses is surely above what guessing gives."""
+    guess, later = look.picture.trivial, np.array(state.course.means[len(state.course.means) // 2 :])
+    if not guess > 0 or not math.exp(guess) < 0.25 * state.batch < math.inf:
+        return False
+    return bool(later.mean() - 3 * later.std() / math.sqrt(len(later)) > 1.05 * guess)
 
 
 def _norm(look: Look) -> tuple[Evidence, ...]:

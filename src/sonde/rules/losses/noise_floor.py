@@ -10,18 +10,22 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.course import Course
+from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Look, Sighting
 from sonde.signals.phases import Phase
 
+_FAR = math.log(2.5)
+
 
 class NoiseFloorState(NamedTuple):
-    """For how many losses there has been a floor, since when, and the losses and validation losses on it."""
+    """For how many losses there has been a floor, since when, and the validation losses on it."""
 
     num: int = 0
     since: int = -1
     validations: tuple[float, ...] = ()
     course: Course = Course()
+    """Of the logarithms of the losses on it: so much noise is a matter of factors."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,9 +38,10 @@ class NoiseFloor:
         measured). Information after `patience` losses. A warning after half of the run, where it is the *weights* that
         jitter: the validation loss, always of the same examples, moves by more than `jitter` from one evaluation to the
         next (and by 0.5% of an untrained model's loss), up as often as down, over at least four. Never a warning where
-        the line through all losses since the floor began falls by three standard errors (100 steps cannot see a slow
-        descent through so much noise), where less than `solved` of an untrained model's loss is left, or where
-        validation is below it.
+        the line through the logarithms of all losses since the floor began falls by three standard errors, or may have
+        fallen to two fifths within two (100 steps cannot see a slow descent through so much noise), where the newer
+        half of those evaluations is below 0.7 of the older one, where less than `solved` of an untrained model's loss
+        is left, or where validation is below it.
 
     Why it matters:
         A smaller rate at the end (or a larger batch, or averaged weights) would bring the loss below this floor at
@@ -93,7 +98,8 @@ class NoiseFloor:
             left = state.num - 2
             return (state._replace(num=left), ()) if left > 0 else (NoiseFloorState(), ())
         since = picture.step if state.since < 0 else state.since
-        state = state._replace(num=state.num + 1, since=since, course=state.course.extended(picture.loss))
+        log_loss = math.log(picture.loss) if picture.loss > 0 else math.nan
+        state = state._replace(num=state.num + 1, since=since, course=state.course.extended(log_loss))
         if state.num < self.patience:
             return state, ()
         moves = _jitter(state.validations)
@@ -102,7 +108,8 @@ class NoiseFloor:
             moves * float(np.median(state.validations)) > 0.005 * untrained(picture) if math.isfinite(moves) else False
         )
         descent = state.course.descent()
-        stands = descent is not None and descent.t > -3 and picture.loss_median > self.solved * untrained(picture)
+        stands = descent is not None and descent.t > -3 and most_fall(state.course) < _FAR
+        stands = stands and picture.loss_median > self.solved * untrained(picture)
         # A training loss well above validation is noisy by dropout or augmentation, not by its steps.
         regularised = bool(state.validations) and picture.loss_median > 1.05 * float(np.median(state.validations))
         hurts = lasts and stands and moves > self.jitter and matters and not regularised
@@ -124,4 +131,6 @@ def _jitter(validations: tuple[float, ...]) -> float:
         return float("nan")
     moves = np.diff(np.log(validations))
     ups = np.mean(moves > 0)
-    return float(np.median(np.abs(moves))) if 0.25 <= ups <= 0.75 else 0.0
+    half = len(validations) // 2
+    falls = np.median(validations[-half:]) < 0.7 * np.median(validations[:half])
+    return float(np.median(np.abs(moves))) if 0.25 <= ups <= 0.75 and not falls else 0.0

@@ -5,19 +5,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.course import Course
 from sonde.rules.depth import latest_typical
+from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, left
 from sonde.rules.rule import Look, Sighting
 from sonde.signals.phases import Phase
 
 
 class SlowProgressState(NamedTuple):
-    """The course of the loss since the rate last changed."""
+    """The course of the loss since the rate last changed, and the evaluations since then."""
 
     course: Course = Course()
+    evaluations: Evaluations = Evaluations()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,8 +34,10 @@ class SlowProgress:
         most of its fall comes early), and more than `high` of the loss is left. It is a warning from `warning_steps` on
         where it is less than half done, at a pace that would take more than `long` steps from start to end, and the
         length of the steps can be the reason: the median update ratio of weight matrices (of the whole model where
-        there are none) is below 1e-3, or, where it was not measured, successive gradients agree (cosine above 0.5). A
-        model that came trained is not judged.
+        there are none) is below 1e-3, or, where it was not measured, successive gradients agree (cosine above 0.5). Or,
+        with steps of any length, where validation creeps along such a line as well: over at least `evaluations`
+        evaluations and 200 steps it fell by 3 to 25%, in its newer half by 80% or more of what it did in its older half
+        (a learning curve slows down: half of it, over as many). A model that came trained is not judged.
 
     Why it matters:
         The same descent could be had in a fraction of the steps.
@@ -71,7 +77,8 @@ class SlowProgress:
     warning_steps: int = 150
     high: float = 0.4
     shallow: float = 0.25
-    long: int = 500
+    long: int = 1000
+    evaluations: int = 8
 
     def init(self) -> SlowProgressState:
         """Before the first step."""
@@ -80,6 +87,8 @@ class SlowProgress:
     def step(self, state: SlowProgressState, look: Look) -> tuple[SlowProgressState, Sequence[Sighting]]:
         """Look at one more loss."""
         picture = look.picture
+        if "loss" in look.scene or "val/loss" in look.scene:
+            state = state._replace(evaluations=state.evaluations.noted(look.scene))
         if "loss" not in look.scene:
             return state, ()
         if picture.phase in (Phase.WARMUP, Phase.DECAY) or picture.lr_jumped:
@@ -98,7 +107,11 @@ class SlowProgress:
         ratio = typical if math.isfinite(typical) else picture.ratio
         short = ratio < 1e-3 if math.isfinite(ratio) else picture.grad_cosine > 0.5
         lasts = share > 0.5 and pace * self.long < 100
-        slow = short and lasts and not picture.came_trained and state.course.num_values >= self.warning_steps
+        # Short steps on a loss that was low from the start may be fine-tuning.
+        creeps = not ratio < 5e-4 and pace * self.long < 100 and _creeps(state.evaluations, self.evaluations)
+        slow = (
+            ((short and lasts) or creeps) and not picture.came_trained and state.course.num_values >= self.warning_steps
+        )
         message = (
             f"loss falls by {pace:.2%} in 100 steps along a straight line, "
             f"with {share:.0%} of it left after {picture.num_losses} steps"
@@ -110,3 +123,15 @@ class SlowProgress:
             evidence.append(Evidence(tag="update/ratio", step=picture.step, value=ratio, expected=1e-3))
         severity = Severity.WARNING if slow else Severity.INFO
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=0),)
+
+
+def _creeps(seen: Evaluations, least: int) -> bool:
+    """Whether validation falls slowly along a line that does not bend."""
+    if len(seen.validations) < least or seen.steps[-1] - seen.steps[0] < 200 or not min(seen.validations) > 0:
+        return False
+    values = np.array(seen.validations[1:])
+    if not np.corrcoef(values, np.arange(len(values)))[0, 1] < -0.9:
+        return False
+    smooth = np.convolve(values, np.full(3, 1 / 3), mode="valid")
+    first, half, last = smooth[0], smooth[(len(smooth) - 1) // 2 :][: 2 - len(smooth) % 2].mean(), smooth[-1]
+    return bool(0.03 < (first - last) / first < 0.25 and half - last >= 0.8 * (first - half))

@@ -27,11 +27,11 @@ class EpsilonUnderflow:
 
     What it detects:
         The share of elements with √v̂ < ε, less those whose v is exactly zero (they never had a gradient), above
-        `share` in a tensor, at its latest look. Information where some tensors are so; a warning where most of those
-        looked at are, three at least or all of them, and the loss is stuck, or four fifths are and half of the loss is
-        left after 100 losses, or all are and nine tenths are left after 40, of steps below 2e-4 of the weights (four
-        fifths and 1e-3, where it is every element of all of them and the model did not come trained). Nothing where the
-        loss is nearly gone.
+        `share` in a tensor, at its latest look. Information where most of those looked at are so, three at least or all
+        of them: a few that the loss hardly reaches yet slow nothing down. A warning where the loss is stuck too, or
+        four fifths are and half of the loss is left after 100 losses, or all are and nine tenths are left after 40, of
+        steps below 2e-4 of the weights (four fifths and 1e-3, where it is every element of all of them and the model
+        did not come trained). Nothing where the loss is nearly gone.
 
     Why it matters:
         The step becomes η·m/ε, plain gradient descent with tiny gradients: nothing moves. Gradients that small come
@@ -82,16 +82,16 @@ class EpsilonUnderflow:
         below = tuple(name for name, share in zip(latest.names, live, strict=True) if share > self.share)
         since = state.since if state.since >= 0 else look.scene.step
         state = EpsilonUnderflowState(below, since if below else -1)
-        if not below:
-            return state, ()
         most = len(below) > len(latest.names) / 2 and (len(below) >= 3 or len(below) == len(latest.names))
+        if not most:
+            return state, ()
         slow = look.picture.num_losses >= 100 and look.picture.progress < 0.5 and len(below) > 0.8 * len(latest.names)
         # Steps that are a fifth of the smallest usual ones, and next to nothing learned: no need to wait for more.
         entire = bool((live > 0.99).all()) and not look.picture.came_trained
         short = latest_typical(look.scenes, "update/ratio") < (1e-3 if entire else 2e-4)
         little = look.picture.progress < (0.2 if entire else 0.1)
         slow = slow or (short and look.picture.num_losses >= 40 and little and below == latest.names)
-        severity = Severity.WARNING if most and (slow or is_stuck(look.picture)) else Severity.INFO
+        severity = Severity.WARNING if slow or is_stuck(look.picture) else Severity.INFO
         value = float(live[latest.names.index(below[0])])
         message = (
             f"√v is below Adam's ε in {value:.0%} of {below[0]}; so in {len(below)} of {len(latest.names)} tensors"

@@ -10,10 +10,11 @@ from sonde.rules.rule import Look, Sighting
 
 
 class OverflowNearState(NamedTuple):
-    """Looks at which each module had little headroom, in a row, and skipped steps of late."""
+    """Looks at which each module had little headroom, in a row, skipped steps of late, and the last look at each."""
 
     counts: tuple[tuple[str, int], ...] = ()
     skipped: tuple[int, ...] = ()
+    before: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +24,8 @@ class OverflowNear:
     What it detects:
         `act/headroom`, how often the largest magnitude of a module can double before it overflows, below `doublings`:
         information at the first look, a warning at two in a row, or with `skips` steps skipped by the scaler within
-        100. Below 0 doublings there is an infinity already.
+        100. A warning as well below `ahead` doublings where, at the pace since the look before, none will be left by
+        the next one. Below 0 doublings there is an infinity already.
 
     Why it matters:
         In fp16 the limit is 65504; a single larger value is infinity, and NaN after the next normalisation.
@@ -52,6 +54,7 @@ class OverflowNear:
     quiet_steps: ClassVar[int] = 300
 
     doublings: float = 1.5
+    ahead: float = 4.0
     skips: int = 3
 
     def init(self) -> OverflowNearState:
@@ -68,13 +71,18 @@ class OverflowNear:
         if layers is None:
             return state, ()
         counts, values = dict(state.counts), dict(zip(layers.names, layers.values.tolist(), strict=True))
+        before, soon = dict(state.before), set()
         for name, value in values.items():
             counts[name] = counts.get(name, 0) + 1 if value < self.doublings else 0
-        state = state._replace(counts=tuple(counts.items()))
-        found = sorted((name for name in values if counts[name]), key=lambda name: values[name])
+            # As much as was lost since the last look will be lost by the next one.
+            if 0 < value < self.ahead and before.get(name, value) >= 2 * value:
+                soon.add(name)
+            before[name] = value
+        state = state._replace(counts=tuple(counts.items()), before=tuple(before.items()))
+        found = sorted((name for name in values if counts[name] or name in soon), key=lambda name: values[name])
         if not found:
             return state, ()
-        sure = any(counts[name] > 1 for name in found) or len(state.skipped) >= self.skips
+        sure = bool(soon) or any(counts[name] > 1 for name in found) or len(state.skipped) >= self.skips
         message = f"the largest activation of {found[0]} can double {values[found[0]]:.2g} times before it overflows"
         evidence = Evidence(tag=f"act/headroom@{found[0]}", step=scene.step, value=values[found[0]])
         severity = Severity.WARNING if sure else Severity.INFO

@@ -29,10 +29,10 @@ class LrJumpState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LrJump:
-    """The learning rate leaps from one step to the next.
+    """The learning rate leaps up from one step to the next.
 
     What it detects:
-        A change by more than 5% that is not part of a ramp. Information as such: schedules in steps and restarts do
+        A rise by more than 5% that is not part of a ramp. Information as such: a warmup in steps and restarts do
         that. A warning where the rate leapt to more than `factor` times the highest one before and, within `reach`
         steps, two losses were `score` robust deviations and 20% above what was usual before. What goes up to where it
         had been before is a restart, and stays information.
@@ -76,18 +76,16 @@ class LrJump:
         if "lr" not in look.scene:
             return state, ()
         sightings: list[Sighting] = []
-        if picture.lr_jumped:
-            worse = state.num_worse if state.at >= 0 and picture.step - state.at <= self.reach else 0
-            if not (worse and picture.lr < state.after):  # the way down belongs to the jump up
-                state = state._replace(
-                    at=picture.step,
-                    before=state.lr,
-                    after=picture.lr,
-                    peak_before=state.peak,
-                    loss=picture.loss_median,
-                    scale=picture.loss_scale,
-                    num_worse=0,
-                )
+        if picture.lr_jumped and picture.lr > state.lr:  # one that falls is a schedule in steps, or the way back
+            state = state._replace(
+                at=picture.step,
+                before=state.lr,
+                after=picture.lr,
+                peak_before=state.peak,
+                loss=picture.loss_median,
+                scale=picture.loss_scale,
+                num_worse=0,
+            )
             sightings.append(self._sighting(Severity.INFO, state.lr, picture.lr, look))
         up = state.after > self.factor * state.peak_before
         if state.at >= 0 and picture.step - state.at <= self.reach and up and has_level(look):

@@ -7,10 +7,13 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
+from sonde.rules.course import Course
+from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, left
 from sonde.rules.rule import Look, Sighting
 
 _MOST_MARKS = 24
+_NOTHING = 1e-6  # of the peak
 
 
 class LrVanishedState(NamedTuple):
@@ -28,6 +31,10 @@ class LrVanishedState(NamedTuple):
     """The rate of the step before."""
     base: float = 0.0
     """The rate before it last leapt up: to fall back to it is no decay."""
+    since: Course = Course(width=2)
+    """The losses since the rate was gone."""
+    num_zero: int = 0
+    """Steps in a row at a rate of nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,9 +44,11 @@ class LrVanished:
     What it detects:
         The rate falls below `gone` of its peak. The way travelled so far is measured as τ = Σ η, since a decaying rate
         slows the clock: if over the last third of τ the loss still fell by `least_fall` of what was then left, it was
-        falling well. Information at once; a warning if more than `high` of the loss is left and training goes on for
-        longer than any ordinary schedule does at its end: 30 steps and an eighth of the steps before (a cosine spends
-        7% there, a line 1%). A rate that falls back to where it was before it leapt up has not vanished.
+        falling well. Information at once; a warning if more than `high` of the loss is left, it has not fallen since by
+        two standard errors and cannot have by a tenth within them, and training goes on for longer than any ordinary
+        schedule does at its end: 30 steps and an eighth of the steps before (a cosine spends 7% there, a line 1%). Ten
+        steps, and that eighth, are enough where the rate is below a millionth of its peak at all of them: no step moves
+        anything there. A rate that falls back to where it was before it leapt up has not vanished.
 
     Why it matters:
         All further steps change nothing.
@@ -81,11 +90,14 @@ class LrVanished:
             return state, ()
         travelled = state.travelled + picture.lr
         leapt = picture.lr_jumped and picture.lr > 2 * state.lr
-        state = state._replace(travelled=travelled, lr=picture.lr, base=state.lr if leapt else state.base)
+        num_zero = state.num_zero + 1 if picture.lr < _NOTHING * picture.lr_peak else 0
+        state = state._replace(
+            travelled=travelled, lr=picture.lr, base=state.lr if leapt else state.base, num_zero=num_zero
+        )
         if picture.lr >= self.gone * picture.lr_peak or 0 < 0.5 * state.base <= picture.lr:
             if math.isfinite(picture.loss_smooth) and (not state.marks or travelled > 1.1 * state.marks[-1][0]):
                 state = state._replace(marks=(*state.marks, (travelled, picture.loss_smooth))[-_MOST_MARKS:])
-            return state._replace(gone=-1), ()
+            return state._replace(gone=-1, since=Course(width=2)), ()
         rose = (
             picture.num_losses > 1 and picture.lr_peak > 0 and state.marks
         )  # a warmup that starts at zero has no peak yet
@@ -93,10 +105,16 @@ class LrVanished:
             return state, ()
         if state.gone < 0:
             state = state._replace(gone=picture.step, falling=self._fall(state, look), share=left(picture))
+        state = state._replace(since=state.since.extended(picture.loss))
         if not state.falling > self.least_fall:
             return state, ()
         idle = picture.step - state.gone
-        lasting = idle > max(30, state.gone / 8) and state.share > self.high
+        # At a rate of nothing no loss can fall; elsewhere the last 100 losses would mix in those of the descent.
+        descent = state.since.descent()
+        still = descent is not None and descent.t > -2 and most_fall(state.since) < 0.1 * picture.loss_smooth
+        over = idle > max(30, state.gone / 8) and still
+        over = over or state.num_zero > max(10, state.gone / 8)
+        lasting = over and state.share > self.high
         message = (
             f"learning rate {picture.lr:.3g} has been below {self.gone:.0%} of its peak {picture.lr_peak:.3g} "
             f"since step {state.gone}, where the loss still fell ({state.falling:.0%} over the last third of the way)"
@@ -105,7 +123,7 @@ class LrVanished:
             Evidence(tag="lr", step=picture.step, value=picture.lr, expected=picture.lr_peak),
             Evidence(tag="loss", step=picture.step, value=picture.loss_smooth),
         )
-        severity = Severity.WARNING if lasting and not picture.is_falling else Severity.INFO
+        severity = Severity.WARNING if lasting else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=state.gone),)
 
     def _fall(self, state: LrVanishedState, look: Look) -> float:

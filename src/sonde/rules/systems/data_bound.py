@@ -10,6 +10,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.rule import Look, Sighting
+from sonde.rules.systems.throughput_drop import own_share
 
 
 class DataBoundState(NamedTuple):
@@ -18,6 +19,8 @@ class DataBoundState(NamedTuple):
     waits: tuple[float, ...] = ()
     totals: tuple[float, ...] = ()
     num_seen: int = 0
+    works: tuple[float, ...] = ()
+    """Seconds of the waits in which the training's own thread made the batch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,8 +32,9 @@ class DataBound:
         least `least_s` seconds a step; half a window is enough for `large_share`. It is a warning where nearly every
         step waits as long (so the tenth of the waits that is shortest makes up that share of the shortest steps), or
         where waits come in at least four bursts at even distances (three, where these are the very same and so are the
-        waits, within a tenth); else it is information. The first ten steps do not
-        count, and no single wait for more than a quarter of all: the pause of an epoch is no stall.
+        waits, within a tenth); else it is information. So it is where, on a CPU, the training's own thread makes the
+        batches for more than half of that time (`time/data_work`): it does not wait, it works. The first ten steps do
+        not count, and no single wait for more than a quarter of all: the pause of an epoch is no stall.
 
     Why it matters:
         The device idles for that share of the time.
@@ -74,7 +78,9 @@ class DataBound:
         if num <= 10:
             return state._replace(num_seen=num), ()
         waits, totals = (*state.waits, wait)[-self.window :], (*state.totals, total)[-self.window :]
-        state = DataBoundState(waits, totals, num)
+        work = look.scene.value("time/data_work") / own_share(look)  # had it not had to wait for a processor
+        works = (*state.works, work if work > 0 else 0.0)[-self.window :]
+        state = DataBoundState(waits, totals, num, works)
         if len(waits) < self.window // 2:
             return state, ()
         waited = np.array(waits)
@@ -107,5 +113,6 @@ class DataBound:
             Evidence(tag="time/data", step=look.scene.step, value=mean),
             Evidence(tag="time/step", step=look.scene.step, value=float(np.mean(totals))),
         )
-        severity = Severity.WARNING if steady or periodic else Severity.INFO
+        works_itself = sum(works) > 0.5 * sum(waits)
+        severity = Severity.WARNING if (steady or periodic) and not works_itself else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence),)

@@ -11,6 +11,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.rule import Look, Sighting
 from sonde.rules.systems.throughput_drop import own_share
+from sonde.rules.systems.workload import Workload
 from sonde.signals.medians import middle
 
 _MOST_BLOCKS = 48
@@ -24,6 +25,11 @@ class StepTimeGrowsState(NamedTuple):
     shortest: tuple[float, ...] = ()
     sequence: float = 1.0
     """The length of the last examples that were looked at."""
+    wholes: tuple[float, ...] = ()
+    """The same times as `values`, with what other work on the machine took …"""
+    shortest_wholes: tuple[float, ...] = ()
+    """… and their quartiles."""
+    work: Workload = Workload()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,9 +38,11 @@ class StepTimeGrows:
 
     What it detects:
         Over blocks of 24 steps (longer ones in long runs), of each of which the lower quartile counts, less what other
-        work on the machine took (`time/starved`), and for each place of a sequence where batches have them: the rank
+        work on the machine took (`time/starved`), for each place of a sequence where batches have them, and for each
+        example where steps differ in how many they put through the model: the rank
         correlation with time is above `correlation`, and the last quarter of the blocks takes `growth` times as long
-        as the first. Ten blocks at least; the first one is left out.
+        as the first, also with what other work took: on a machine that was busy at first, too much may have been taken
+        off. Ten blocks at least; the first one is left out.
 
     Why it matters:
         Something piles up: hooks that are registered again and again, a list that is walked at every step, a graph that
@@ -72,23 +80,28 @@ class StepTimeGrows:
         """Look at the time of one more step."""
         if "batch/sequence" in look.scene:
             state = state._replace(sequence=max(look.scene.value("batch/sequence"), 1.0))
-        seconds = own_share(look) * look.scene.value("time/step") / state.sequence  # longer examples take longer
+        work = state.work.after(look.scene)
+        if work.varies and not state.work.varies:
+            state = StepTimeGrowsState(sequence=state.sequence)  # what came before was not divided
+        state = state._replace(work=work)
+        whole = look.scene.value("time/step") / state.sequence / work.of(look.scene)  # longer and more take longer
+        seconds = own_share(look) * whole
         if not (math.isfinite(seconds) and seconds > 0):
             return state, ()
-        values = (*state.values, seconds)
+        values, wholes = (*state.values, seconds), (*state.wholes, whole)
         if len(values) < state.width:
-            return state._replace(values=values), ()
-        shortest = (*state.shortest, _quartile(values))
+            return state._replace(values=values, wholes=wholes), ()
+        shortest, shortest_wholes = (*state.shortest, _quartile(values)), (*state.shortest_wholes, _quartile(wholes))
         width = state.width
         if len(shortest) > _MOST_BLOCKS:
-            shortest, width = shortest[1::2], 2 * width
-        state = StepTimeGrowsState(width, (), shortest, state.sequence)
+            shortest, shortest_wholes, width = shortest[1::2], shortest_wholes[1::2], 2 * width
+        state = StepTimeGrowsState(width, (), shortest, state.sequence, (), shortest_wholes, work)
         times = shortest[1:]
         if len(times) < 10:
             return state, ()
-        quarter = len(times) // 4
-        before, after = middle(times[:quarter]), middle(times[-quarter:])
-        if not after > self.growth * before:
+        before, after = _ends(times)
+        before_whole, after_whole = _ends(shortest_wholes[1:])
+        if not (after > self.growth * before and after_whole > self.growth * before_whole):
             return state, ()
         ranks = np.argsort(np.argsort(times, kind="stable"), kind="stable")
         correlation = float(np.corrcoef(np.arange(len(times)), ranks)[0, 1])
@@ -98,6 +111,12 @@ class StepTimeGrows:
         message = f"a step takes {now:.3g} s, {after / before:.1f}× as long as at first, and more from block to block"
         evidence = Evidence(tag="time/step", step=look.scene.step, value=now, expected=now * before / after)
         return state, (Sighting(Severity.WARNING, message, evidence=(evidence,)),)
+
+
+def _ends(times: tuple[float, ...]) -> tuple[float, float]:
+    """The medians of the first and of the last quarter."""
+    quarter = len(times) // 4
+    return middle(times[:quarter]), middle(times[-quarter:])
 
 
 def _quartile(values: tuple[float, ...]) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.rule import Look, Sighting
+from sonde.rules.systems.workload import Workload
 
 _TAGS = ("throughput/tokens_per_s", "throughput/samples_per_s")
 _MOST_BLOCKS = 64
@@ -27,6 +28,7 @@ class ThroughputDropState(NamedTuple):
     """The largest of the block, had it not had to wait for a processor."""
     seconds: float = 0.0
     """That the block, and slow ones right before it, took."""
+    work: Workload = Workload()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +39,9 @@ class ThroughputDrop:
         Even the fastest of the last `block` steps is slower than `warning` times what it usually is, the median over
         earlier blocks, in `confirmed` blocks in a row; half as many are enough where it is slower than half of that and
         they took `least_s` seconds. Below `critical` times it is critical. Tokens a second count where they are known,
-        else samples a second, else steps a second. The first two blocks are left out. It must be slow even without the
+        else samples a second, else steps a second; where
+        steps differ in how many examples they put through the model, only those count whose number is known, and it
+        is examples a second. The first two blocks are left out. It must be slow even without the
         time in which the training's thread was ready and had no processor (`time/starved`): other work on the machine
         is not the training's.
 
@@ -78,7 +82,11 @@ class ThroughputDrop:
 
     def step(self, state: ThroughputDropState, look: Look) -> tuple[ThroughputDropState, Sequence[Sighting]]:
         """Look at the speed of one more step."""
-        tag, speed = self._speed(state.tag, look)
+        work = state.work.after(look.scene)
+        if work.varies and not state.work.varies and not state.tag:
+            state = self.init()  # what came before was steps a second
+        state = state._replace(work=work)
+        tag, speed = self._speed(state, look)
         if not (math.isfinite(speed) and speed > 0):
             return state, ()
         values, own = (*state.values, speed), max(state.own, speed / own_share(look))
@@ -94,25 +102,26 @@ class ThroughputDrop:
         fastest = state.fastest if is_slow else (*state.fastest, fast)
         if len(fastest) > _MOST_BLOCKS:
             fastest = (*fastest[:2], *fastest[2::2])
-        state = ThroughputDropState(tag, (), fastest, num, since, seconds=seconds if is_slow else 0.0)
+        state = ThroughputDropState(tag, (), fastest, num, since, seconds=seconds if is_slow else 0.0, work=work)
         strong = own < 0.5 * self.warning * typical and seconds > self.least_s
         if num < (self.confirmed / 2 if strong else self.confirmed):
             return state, ()
         severity = Severity.CRITICAL if fast < self.critical * typical else Severity.WARNING
-        unit = {_TAGS[0]: "tokens", _TAGS[1]: "samples"}.get(tag, "steps")
+        unit = {_TAGS[0]: "tokens", _TAGS[1]: "samples"}.get(tag, "samples" if work.varies else "steps")
         message = f"at most {fast:.3g} {unit} a second, {fast / typical:.0%} of the {typical:.3g} before"
         shown = tag or "time/step"
         value, expected = (fast, typical) if tag else (1 / fast, 1 / typical)
         evidence = Evidence(tag=shown, step=look.scene.step, value=value, expected=expected)
         return state, (Sighting(severity, message, evidence=(evidence,), since=since),)
 
-    def _speed(self, known: str, look: Look) -> tuple[str, float]:
+    def _speed(self, state: ThroughputDropState, look: Look) -> tuple[str, float]:
         """What is measured and how fast this step was; once tokens or samples are known, nothing else counts."""
+        known = state.tag
         for tag in (known,) if known else _TAGS:
             if tag in look.scene:
                 return tag, look.scene.value(tag)
         seconds = look.scene.value("time/step")
-        return known, 1 / seconds if seconds > 0 and not known else float("nan")
+        return known, state.work.of(look.scene) / seconds if seconds > 0 and not known else float("nan")
 
 
 def own_share(look: Look) -> float:

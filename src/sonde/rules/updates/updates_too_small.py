@@ -20,6 +20,8 @@ class UpdatesTooSmallState(NamedTuple):
     cosines: tuple[float, ...] = ()
     num_small: int = 0
     since: int = -1
+    num_nothing: int = 0
+    """Steps so far, where at all of them weights moved by next to nothing; negative where they once did more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +35,8 @@ class UpdatesTooSmall:
         falls along a straight shallow line that would take more than 500 steps from start to end, while successive
         gradients agree (cosine above `agree`, where it was measured), and the model did not come trained. From 40
         losses on where ratios are below a fifth of the range and no more than 3% of the loss can have gone; else from
-        100 on.
+        100 on. Where ratios have been below `nothing` from the first step on the loss is not asked: in 1,000 such steps
+        weights change by a thousandth, so that all it does is noise, and 30 steps are enough.
 
     Why it matters:
         The run will not be finished in the steps it has.
@@ -68,6 +71,7 @@ class UpdatesTooSmall:
 
     agree: float = 0.3
     patience: int = 50
+    nothing: float = 1e-6
 
     def init(self) -> UpdatesTooSmallState:
         """Before the first step."""
@@ -84,7 +88,10 @@ class UpdatesTooSmall:
         floor = 5e-4 if picture.step <= 1_000 else 5e-5 if picture.step <= 10_000 else 5e-6
         ratio = latest_typical(look.scenes, "update/ratio")
         settled = picture.phase is not Phase.WARMUP and picture.lr >= 0.5 * picture.lr_peak
-        healthy = picture.grad_norm > 0.1 * picture.grad_start
+        still = state.num_nothing >= 0 and 0 < ratio < self.nothing and settled
+        state = state._replace(num_nothing=state.num_nothing + 1 if still else -1)
+        moves_nothing = state.num_nothing > 0.6 * self.patience and picture.is_alone and picture.loss_start > 0
+        healthy = picture.grad_norm > 0.1 * picture.grad_start or moves_nothing
         if not (0 < ratio < floor and settled and healthy) or picture.is_solved:
             return state._replace(num_small=0, since=-1), ()
         state = state._replace(num_small=state.num_small + 1, since=state.since if state.num_small else picture.step)
@@ -92,8 +99,9 @@ class UpdatesTooSmall:
         slow = (is_stuck(picture, soon=tiny) and not is_lost(picture)) or (
             picture.is_falling and is_slow(picture, straightness)
         )
+        slow = slow or moves_nothing
         patience = 0.6 * self.patience if tiny else self.patience
-        if state.num_small < patience or (picture.num_losses < 100 and not slow):
+        if not moves_nothing and (state.num_small < patience or (picture.num_losses < 100 and not slow)):
             return state, ()
         cosine = typical(state.cosines, 1)
         tuned = picture.came_trained  # small steps are meant

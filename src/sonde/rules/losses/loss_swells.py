@@ -1,0 +1,128 @@
+"""LOS012 loss-swells."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+from sonde.signals.medians import middle
+
+_MEMORY = 33
+_TROUGH = 8
+_LEAST_LOSSES = 16
+
+
+class LossSwellsState(NamedTuple):
+    """The last losses and gradient norms, the lowest loss, and the swells so far."""
+
+    losses: tuple[float, ...] = ()
+    norms: tuple[float, ...] = ()
+    low: float = float("inf")
+    """The lowest median of three losses in a row."""
+    is_up: bool = False
+    """Whether the last swell has not come down yet."""
+    swells: tuple[int, ...] = ()
+    large_step: int = -1
+    """When the optimiser last changed the weights by more than a tenth."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossSwells:
+    """Loss and gradient swell together over several steps, give back most of what was learned, and do so again.
+
+    What it detects:
+        A swell: the loss rises for two steps or more up to where it has given back more than `share` of what it had
+        gained since its start, by more than `deviations` of the noise between neighbouring losses, while the gradient
+        norm has grown for two steps or more as well, to twice of what it was three steps ago. The first is information;
+        another within `span` steps is a warning where steps, weights or gradients are upset (`Picture.is_upset`) or
+        a step within that time has changed the weights by more than `ratio` of their norm. A swell ends when no more
+        than a third of the gain is missing.
+
+    Why it matters:
+        A spike of one batch jumps; what swells is the dynamics: the rate is above what the curvature allows, and the
+        iterates fly outward until they land somewhere flatter. Each time they may not: such runs end in infinity
+        within a few steps, without any other warning.
+
+    Evidence:
+        `loss` against its lowest and its start; `grad/norm`, which grows with it.
+
+    What to do:
+        Divide the learning rate by 3 to 10, or clip the gradient norm at its usual value. Give predicted variances
+        and scales a floor: where they shrink, the curvature grows without bound.
+
+    When it is wrong:
+        Large rates on purpose have a swell or two in their first steps, most often one. Losses of players of a game are
+        not looked at.
+
+    References:
+        Lewkowycz et al., The large learning rate phase of deep learning: the catapult mechanism, 2020. Cohen et al.,
+        Gradient descent on neural networks typically occurs at the edge of stability, ICLR 2021.
+    """
+
+    code: ClassVar[str] = "LOS012"
+    name: ClassVar[str] = "loss-swells"
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.LR_TOO_HIGH, Cause.MISSING_CLIPPING, Cause.EXPLODING_GRADIENTS)
+    quiet_steps: ClassVar[int] = 100
+
+    share: float = 0.5
+    deviations: float = 10.0
+    span: int = 64
+    ratio: float = 0.1
+
+    def init(self) -> LossSwellsState:
+        """Before the first step."""
+        return LossSwellsState()
+
+    def step(self, state: LossSwellsState, look: Look) -> tuple[LossSwellsState, Sequence[Sighting]]:
+        """Look at one more loss and gradient norm."""
+        picture = look.picture
+        loss = picture.loss
+        if not math.isfinite(loss) or not picture.is_alone:
+            return state, ()
+        norms = (*state.norms, picture.grad_norm)[-4:]
+        gain, back = picture.loss_start - state.low, loss - state.low
+        is_up, swells = state.is_up and back > 0.35 * gain, state.swells
+        begins = not is_up and picture.num_losses >= _LEAST_LOSSES and self._swells(state.losses, norms, look, gain)
+        if begins:
+            is_up, swells = True, (*swells, picture.step)[-8:]
+        losses = (*state.losses, loss)[-_MEMORY:]
+        low = min(state.low, middle(losses[-3:])) if len(losses) >= 3 else state.low
+        large_step = picture.step if look.scene.value("update/ratio") > self.ratio else state.large_step
+        state = LossSwellsState(losses, norms, low, is_up, swells, large_step)
+        if not begins:
+            return state, ()
+        recent = [step for step in swells if picture.step - step <= self.span]
+        message = (
+            f"loss and gradient swelled together to {loss:.4g}, which gives back {back / gain:.0%} of what was gained "
+            f"since the start ({picture.loss_start:.4g} to {low:.4g})"
+        )
+        if len(recent) > 1:
+            message += f", {len(recent)} times in {picture.step - recent[0]} steps"
+        evidence = (
+            Evidence(tag="loss", step=picture.step, value=loss, expected=low),
+            Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=norms[0]),
+        )
+        # Batches that become harder and easier in turns make swells as well, but no large steps.
+        is_thrown = picture.is_upset or (large_step >= 0 and picture.step - large_step <= self.span)
+        severity = Severity.WARNING if len(recent) > 1 and is_thrown else Severity.INFO
+        return state, (Sighting(severity, message, evidence=evidence, since=recent[0]),)
+
+    def _swells(self, before: tuple[float, ...], norms: tuple[float, ...], look: Look, gain: float) -> bool:
+        loss = look.picture.loss
+        if len(norms) < 4 or not loss > before[-1] > before[-2]:
+            return False
+        # A single batch may multiply the norm, but only at its own step.
+        if not (norms[3] > norms[2] > norms[1] and norms[2] > 1.2 * norms[0] and norms[3] >= 2 * norms[0]):
+            return False
+        noise = 1.0483 * middle([abs(b - a) for a, b in itertools.pairwise(before)])  # for normal losses
+        least = self.deviations * noise
+        rise = loss - min(before[-_TROUGH:])
+        # What was gained must be something: of a loss above zero, a fifth.
+        is_gain = gain > max(least, 0.2 * abs(look.picture.loss_start))
+        given_back = look.picture.loss_start - loss < (1 - self.share) * gain
+        return is_gain and given_back and rise > max(least, 0.6 * self.share * gain)

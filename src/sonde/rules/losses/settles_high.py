@@ -1,0 +1,116 @@
+"""LOS011 settles-high."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.generalisation.evaluations import Evaluations
+from sonde.rules.levels import has_level, untrained
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.scene import Scenes
+from sonde.signals.phases import Phase
+
+
+class SettlesHighState(NamedTuple):
+    """The evaluations, and the latest number of examples of a step."""
+
+    evaluations: Evaluations = Evaluations()
+    batch: float = float("nan")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SettlesHigh:
+    """A model of few parameters has learned what it can, and most of the loss is left.
+
+    What it detects:
+        Training and validation are both above `high` of what a model without training gets, and validation is within
+        10% of training, or of what it was above it at the first evaluation (some validation sets are harder than
+        others). Over the last evaluations, at least `still`, 100 steps and a third of the run, validation has changed
+        by less than 2%, and the training loss by less than 3% or its noise, at a constant rate near its peak. And the
+        model has no more than one parameter for `examples` examples between two evaluations: it can neither learn them
+        by heart nor, as it seems, find what they have in common. The number of parameters is that of all measured
+        weights, (norm / RMS)².
+
+    Why it matters:
+        More steps, another rate or less regularisation will not help: the model cannot say more.
+
+    Evidence:
+        `loss` and `val/loss` against what guessing gives; `weight/norm@…` and `weight/rms@…` for the size.
+
+    What to do:
+        A wider or deeper model, or inputs that say more. Where a larger model settles at the same loss, that is the
+        noise of the targets, and all there is.
+
+    When it is wrong:
+        A linear model on targets that are mostly noise settles in the same way. Only a larger model can tell.
+
+    References:
+        Goodfellow, Bengio and Courville, Deep learning, 2016, section 5.2 (capacity).
+    """
+
+    code: ClassVar[str] = "LOS011"
+    name: ClassVar[str] = "settles-high"
+    needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss", "weight/rms@")
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.INSUFFICIENT_CAPACITY, Cause.UNDERFITTING)
+    quiet_steps: ClassVar[int] = 10_000
+
+    high: float = 0.6
+    still: int = 4
+    examples: float = 50.0
+
+    def init(self) -> SettlesHighState:
+        """Before the first step."""
+        return SettlesHighState()
+
+    def step(self, state: SettlesHighState, look: Look) -> tuple[SettlesHighState, Sequence[Sighting]]:
+        """Look at one more step."""
+        picture, num_before = look.picture, state.evaluations.num
+        batch = look.scene.value("batch/size") if "batch/size" in look.scene else state.batch
+        seen = state.evaluations.noted(look.scene)
+        state = SettlesHighState(seen, batch)
+        if seen.num == num_before or seen.num < self.still + 2 or not has_level(look) or picture.came_trained:
+            return state, ()
+        if picture.phase in (Phase.WARMUP, Phase.DECAY) or picture.lr < 0.9 * picture.lr_peak:
+            return state, ()
+        spans = seen.steps[-1] - np.array(seen.steps)
+        num = max(self.still, int((spans < max(100, picture.step / 3)).sum()) + 1)
+        if num > len(spans) - 2:
+            return state, ()
+        validations, trainings = np.array(seen.validations[-num:]), np.array(seen.trainings[-num:])
+        reference, validation, training = untrained(picture), float(validations.mean()), float(trainings.mean())
+        error = picture.loss_scale * math.sqrt(2 / min(spans[-num], 50))
+        falls = float(trainings[: num // 2].mean() - trainings[-(num // 2) :].mean())
+        stands = np.ptp(validations) < 0.02 * validation and abs(falls) < max(0.03 * training, 2 * error)
+        harder = min(max(seen.first / seen.first_training, 1.0), 1.25)
+        alike = 0.9 * training < validation < 1.1 * harder * training
+        if not (stands and alike and min(validation, training) > self.high * reference):
+            return state, ()
+        num_parameters = _num_parameters(look.scenes)
+        num_examples = batch * picture.accumulation * (seen.steps[-1] - seen.steps[-2])
+        if not 0 < self.examples * num_parameters <= num_examples:
+            return state, ()
+        message = (
+            f"a model of {num_parameters:.0f} parameters has settled at {training / reference:.0%} of what it is "
+            f"without training, {training:.4g}, on {num_examples:.0f} examples, and validation with it"
+        )
+        evidence = (
+            Evidence(tag="loss", step=look.scene.step, value=training, expected=reference),
+            Evidence(tag="val/loss", step=look.scene.step, value=validation, expected=reference),
+        )
+        return state, (Sighting(Severity.WARNING, message, evidence=evidence, since=seen.steps[-num]),)
+
+
+def _num_parameters(scenes: Scenes) -> float:
+    """Of all weights that were measured; NaN where none was."""
+    norms, sizes = scenes.latest("weight/norm"), scenes.latest("weight/rms")
+    if norms is None or sizes is None:
+        return math.nan
+    by_name = dict(zip(sizes.names, sizes.values.tolist(), strict=True))
+    pairs = [(norm, by_name.get(name, 0.0)) for name, norm in zip(norms.names, norms.values.tolist(), strict=True)]
+    counts = [(norm / rms) ** 2 for norm, rms in pairs if rms > 0]
+    return sum(counts) if counts and len(counts) == len(pairs) else math.nan

@@ -1,0 +1,92 @@
+"""NUM003 loss-near-limit."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.standing import Standing, stand
+from sonde.signals.medians import middle
+
+
+class LossNearLimitState(NamedTuple):
+    """The format's fact, the last losses, and since when they are near its end."""
+
+    fact: Standing = Standing()
+    last: tuple[float, ...] = ()
+    since: int = -1
+    level: float = float("nan")
+    """Of the losses when they first were near."""
+    num_near: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossNearLimit:
+    """A loss in float16 is near the largest number that it can be.
+
+    What it detects:
+        The loss is computed in float16, and the median of its last three magnitudes can double less than `doublings`
+        times before it passes 65504: information, and a warning from the `patience`-th step in a row on unless it has
+        fallen by a fifth since the first of them.
+
+    Why it matters:
+        A batch that is a few times harder than most makes the loss infinite, and the step after it every weight. Losses
+        that are sums are near from the first step on, and nearer with each larger batch.
+
+    Evidence:
+        The fact `half-loss`; `loss` against 65504.
+
+    What to do:
+        Compute the loss in float32 (`output.float()` before it) or train in bf16; use the mean instead of the sum.
+
+    When it is wrong:
+        A loss that stays as high for the whole training and whose batches never differ by much does not overflow. Where
+        the loss is given as a plain number, its format is not known, and nothing is said.
+
+    References:
+        Micikevicius et al., Mixed precision training, ICLR 2018 (sums and losses in float32).
+    """
+
+    code: ClassVar[str] = "NUM003"
+    name: ClassVar[str] = "loss-near-limit"
+    needs: ClassVar[tuple[str, ...]] = ("loss",)
+    causes: ClassVar[tuple[Cause, ...]] = (
+        Cause.PRECISION_OVERFLOW,
+        Cause.WRONG_LOSS_REDUCTION,
+        Cause.UNNORMALISED_INPUTS,
+    )
+    quiet_steps: ClassVar[int] = 100
+
+    doublings: float = 2.0
+    patience: int = 5
+
+    def init(self) -> LossNearLimitState:
+        """Before the first step."""
+        return LossNearLimitState()
+
+    def step(self, state: LossNearLimitState, look: Look) -> tuple[LossNearLimitState, Sequence[Sighting]]:
+        """Look at one more loss."""
+        scene = look.scene
+        fact, loss = stand(state.fact, look, "half-loss"), abs(scene.value("loss"))
+        if fact is not state.fact:
+            state = state._replace(fact=fact)
+        if not math.isfinite(loss):
+            return state, ()
+        last = (*state.last, loss)[-3:]
+        limit = fact.value
+        level = middle(last)
+        if fact.since < 0 or not level > limit * 2**-self.doublings:
+            return LossNearLimitState(fact, last), ()
+        is_new = not state.num_near
+        state = LossNearLimitState(
+            fact, last, scene.step if is_new else state.since, level if is_new else state.level, state.num_near + 1
+        )
+        left = math.log2(limit / level)
+        message = f"the loss, {level:.4g} in float16, can double {left:.1f} times before it is infinite ({limit:.0f})"
+        evidence = Evidence(tag="loss", step=scene.step, value=loss, expected=limit * 2**-self.doublings)
+        sure = state.num_near >= self.patience and level > 0.8 * state.level
+        severity = Severity.WARNING if sure else Severity.INFO
+        return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)

@@ -1,0 +1,118 @@
+"""SCH007 rate-runs-away."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.depth import latest_typical
+from sonde.rules.rule import Look, Sighting
+
+_LEAST_CHANGES = 16
+_MOST_CHANGES = 64
+
+
+class RateRunsAwayState(NamedTuple):
+    """The rise of the rate that is under way, and looks in a row at which it does harm."""
+
+    rates: tuple[float, ...] = ()
+    """Logarithms of the last different rates, each above the one before …"""
+    first: float = float("nan")
+    """… and of the one from which the rise began."""
+    first_step: int = -1
+    num_looks: int = 0
+    looked: float = float("nan")
+    """The logarithm of the rate when steps were last measured."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RateRunsAway:
+    """The learning rate grows by a factor a step, without end, and the loss has turned.
+
+    What it detects:
+        Since it last fell the rate has grown `growth` times, in 16 changes or more, and of its last 64 changes the
+        newer half has multiplied it by `half` at least and by about as much as the older half or by more: exponential
+        growth, while a warmup adds. Information; a warning where also, for `num_looks` steps, ‖Δθ‖/‖θ‖ (of the model,
+        or its median over weight matrices, as last measured, times the growth of the rate since) is above `ratio` and
+        the smoothed loss above its best by three of its standard errors (half a deviation of one loss).
+
+    Why it matters:
+        Whatever rate is too high for this model, it will be reached; what is left to learn is when.
+
+    Evidence:
+        `lr`, now and where its rise began; `loss` against its best; `update/ratio@…`.
+
+    What to do:
+        Look at the schedule: a decay factor above 1, a sign, a multiplication that was meant to happen once. Go back to
+        the rate at which the loss was lowest.
+
+    When it is wrong:
+        A range test of the learning rate does this on purpose: what it looks for is here. Warmups that multiply are
+        over before steps become large.
+
+    References:
+        Smith, Cyclical learning rates for training neural networks, WACV 2017 (range test).
+    """
+
+    code: ClassVar[str] = "SCH007"
+    name: ClassVar[str] = "rate-runs-away"
+    needs: ClassVar[tuple[str, ...]] = ("lr",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.LR_TOO_HIGH, Cause.SCHEDULE_MISAPPLIED)
+    quiet_steps: ClassVar[int] = 50
+
+    growth: float = 10.0
+    half: float = 1.5
+    ratio: float = 0.05
+    num_looks: int = 3
+
+    def init(self) -> RateRunsAwayState:
+        """Before the first step."""
+        return RateRunsAwayState()
+
+    def step(self, state: RateRunsAwayState, look: Look) -> tuple[RateRunsAwayState, Sequence[Sighting]]:
+        """Look at one more rate and loss."""
+        picture, rate = look.picture, look.scene.value("lr")
+        if not 0 < rate < math.inf:
+            return state, ()
+        log = math.log(rate)
+        if not state.rates or log < state.rates[-1]:
+            return RateRunsAwayState((log,), log, picture.step), ()
+        if log > state.rates[-1]:
+            state = state._replace(rates=(*state.rates, log)[-_MOST_CHANGES - 1 :])
+        if look.scene.layers("update/ratio") is not None:
+            state = state._replace(looked=log)
+        if not self._runs_away(state):
+            return state, ()
+        # Steps grow as the rate does, whoever makes them: they need not be measured again for that.
+        ratios = (latest_typical(look.scenes, "update/ratio"), picture.ratio)
+        ratio = max((known for known in ratios if math.isfinite(known)), default=math.nan)
+        ratio *= math.exp(log - state.looked)
+        is_above = picture.loss_smooth - picture.loss_best > 0.5 * picture.loss_scale
+        harms = picture.is_alone and is_above and ratio > self.ratio
+        state = state._replace(num_looks=state.num_looks + 1 if harms else 0)
+        is_sure = state.num_looks >= self.num_looks
+        times = math.exp(log - state.first)
+        message = (
+            f"the learning rate has grown {times:.3g} times since step {state.first_step} and grows faster and faster"
+        )
+        if is_sure:
+            message += (
+                f"; steps change weights by {ratio:.2g} of their norm, and the loss, {picture.loss_smooth:.4g}, has "
+                f"left its best, {picture.loss_best:.4g}"
+            )
+        evidence = (
+            Evidence(tag="lr", step=picture.step, value=rate, expected=math.exp(state.first)),
+            Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_best),
+        )
+        severity = Severity.WARNING if is_sure else Severity.INFO
+        return state, (Sighting(severity, message, evidence=evidence, since=state.first_step),)
+
+    def _runs_away(self, state: RateRunsAwayState) -> bool:
+        rates, num = state.rates, len(state.rates)
+        if num <= _LEAST_CHANGES or rates[-1] - state.first < math.log(self.growth):
+            return False
+        middle = rates[num // 2]
+        newer = rates[-1] - middle
+        return newer > math.log(self.half) and newer > 0.85 * (middle - rates[0])

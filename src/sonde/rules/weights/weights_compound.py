@@ -1,0 +1,124 @@
+"""WGT007 weights-compound."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.depth import matrices
+from sonde.rules.levels import has_level
+from sonde.rules.rule import Look, Sighting
+from sonde.signals.phases import Phase
+
+_MOST = 64
+
+
+class WeightsCompoundState(NamedTuple):
+    """The RMS of each weight matrix at the first look, and the growth since then at up to 64 looks."""
+
+    names: tuple[str, ...] = ()
+    first: tuple[float, ...] = ()
+    steps: tuple[int, ...] = ()
+    growths: tuple[float, ...] = ()
+    """Logarithms, medians over matrices."""
+    since: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WeightsCompound:
+    """Weight matrices grow by the same percentage step after step, as money does at compound interest.
+
+    What it detects:
+        G, the median over weight matrices of ln(RMS / RMS at the first look), reaches `growth` over at least
+        `least_steps` steps and `least_looks` looks along a line: its rise over each quarter of that time is within a
+        third of their mean, and that over the newer half no less (97%) than that over the older half. Information; a
+        warning once the loss no longer falls and was at its best 30 steps ago or longer, unless it is solved or no
+        measure of progress. It begins anew where the learning rate changes.
+
+    Why it matters:
+        Steps of an optimiser lengthen weights at most in proportion to their number, ever more slowly when measured
+        against the weights themselves. What keeps its percentage feeds on itself: a penalty of the wrong sign, a
+        loss that is paid for large weights. Gains and gradients grow by its power of the depth.
+
+    Evidence:
+        `weight/rms@…` of the first look and now.
+
+    What to do:
+        Look at the sign of penalties and of weight decay; add decay or normalisation where there is none.
+
+    When it is wrong:
+        Growth by a few percent cannot be told from that by steps of one length, whose newer half is 0.86 of the older
+        one at `growth`. Models of a single matrix
+        are left out.
+
+    References:
+        Loshchilov and Hutter, Decoupled weight decay regularization, ICLR 2019 (the factor 1 − ηλ a step; here it is
+        above 1).
+    """
+
+    code: ClassVar[str] = "WGT007"
+    name: ClassVar[str] = "weights-compound"
+    needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.GAIN_DRIFT, Cause.EXPLODING_GRADIENTS, Cause.LR_TOO_HIGH)
+    quiet_steps: ClassVar[int] = 400
+
+    growth: float = 0.3
+    least_steps: int = 100
+    least_looks: int = 8
+
+    def init(self) -> WeightsCompoundState:
+        """Before the first step."""
+        return WeightsCompoundState()
+
+    def step(self, state: WeightsCompoundState, look: Look) -> tuple[WeightsCompoundState, Sequence[Sighting]]:
+        """Look at the weights where they were measured, and at the loss in between."""
+        picture, layers = look.picture, look.scene.layers("weight/rms")
+        if layers is None and state.since < 0:
+            return state, ()
+        if picture.phase in (Phase.WARMUP, Phase.DECAY) or picture.lr_jumped:
+            return WeightsCompoundState(), ()  # another rate, another percentage
+        if layers is not None:
+            deep = matrices(layers, look.scenes)
+            if not state.names:
+                usable = len(deep.names) > 1 and bool(np.all(deep.values > 0))
+                names, first = (deep.names, tuple(deep.values.tolist())) if usable else ((), ())
+                return WeightsCompoundState(names, first, (look.scene.step,), (0.0,)), ()
+            if deep.names == state.names and bool(np.all(deep.values > 0)):
+                growth = float(np.median(np.log(deep.values / np.array(state.first))))
+                state = self._taken(state, look.scene.step, growth)
+        if state.since < 0:
+            return state, ()
+        grown = math.expm1(state.growths[-1])
+        message = (
+            f"weights have grown by {grown:.0%} in {state.steps[-1] - state.steps[0]} steps (median over matrices), "
+            f"by the same percentage all the time"
+        )
+        stands = not picture.is_falling and picture.step - picture.best_step >= 30
+        bad = stands and picture.num_losses >= 100 and has_level(look) and not picture.is_solved
+        if layers is None and not bad:
+            return state, ()
+        name, at_first = state.names[0], state.first[0]
+        latest = look.scenes.latest("weight/rms")
+        value = math.nan if latest is None else float(latest.values[latest.names.index(name)])
+        evidence = Evidence(tag=f"weight/rms@{name}", step=state.steps[-1], value=value, expected=at_first)
+        severity = Severity.WARNING if bad else Severity.INFO
+        return state, (Sighting(severity, message, where=state.names[:3], evidence=(evidence,), since=state.steps[0]),)
+
+    def _taken(self, state: WeightsCompoundState, step: int, growth: float) -> WeightsCompoundState:
+        steps, growths = (*state.steps, step), (*state.growths, growth)
+        if len(steps) > _MOST:
+            steps, growths = steps[::2], growths[::2]
+        long = len(steps) >= self.least_looks and steps[-1] - steps[0] >= self.least_steps and growth >= self.growth
+        since = (state.since if state.since >= 0 else step) if long and _keeps_pace(steps, growths) else -1
+        return state._replace(steps=steps, growths=growths, since=since)
+
+
+def _keeps_pace(steps: tuple[int, ...], growths: tuple[float, ...]) -> bool:
+    """Whether growth went along a line that does not bend down."""
+    quarters = np.diff(np.interp(np.linspace(steps[0], steps[-1], 5), steps, growths))
+    even = np.abs(quarters - quarters.mean()).max() < quarters.mean() / 3
+    return bool(even and quarters[2:].sum() > 0.97 * quarters[:2].sum())
