@@ -72,6 +72,12 @@ def test_no_row_is_written_twice_and_all_are_about_rules_that_there_are() -> Non
         # Batches of a handful of examples, and epochs of a handful of batches.
         (("ACT001!:21", "DAT002!:371", "WGT002!@0.weight:386", "GRD016:100", "LOS008"), Cause.BATCH_TOO_SMALL),
         (("GEN002!:4", "LOS007", "GRD015:12"), Cause.BATCH_TOO_LARGE),
+        # Labels that contradict each other, a model that says all it can, dropout that lets nothing through.
+        (("DAT007!:36", "GEN002!:36", "LOS007", "LOS005:250"), Cause.LABEL_NOISE),
+        (("LOS011!:96", "GEN002!:48", "LOS005!:200", "SCH003:250"), Cause.INSUFFICIENT_CAPACITY),
+        (("ACT006!", "GEN006!:72", "LOS007", "ACT001:50"), Cause.UNDERFITTING),
+        # Weights that feed on themselves.
+        (("WGT007!:1", "LOS009!:200", "LOS005:250", "SCH003:250"), Cause.GAIN_DRIFT),
         # The gap was there before the data changed.
         (("GEN003!:60", "DAT004@0:128"), Cause.TRAIN_EVAL_MISMATCH),
     ],

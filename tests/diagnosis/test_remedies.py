@@ -34,16 +34,28 @@ def test_remedies_have_values_whatever_is_known_of_the_training(cause: Cause) ->
             assert all(value != 0 for value in remedy.args.values())
 
 
-def test_a_rate_too_high_is_lowered_to_the_updates_that_are_usual_early() -> None:
+def test_a_rate_too_high_is_lowered_until_the_first_update_is_in_the_middle_of_the_usual_range() -> None:
     def factor(**known: float) -> object:
         return remedies_for(Cause.LR_TOO_HIGH, Picture(**known))[0].args["factor"]  # type: ignore[arg-type]
 
+    assert factor(step=300, ratio_start=0.1, ratio_peak=0.9) == 0.05
+    assert factor(step=5_000, ratio_start=0.1, ratio_peak=50.0) == 0.05
+    assert factor(step=300, ratio_start=0.011) == 0.3
+    assert factor(step=300, ratio_start=2.5) == 0.002
+    assert factor(step=300, ratio_start=900.0) == 0.001
+
+
+def test_a_rate_that_became_too_high_is_lowered_by_the_largest_update_that_is_no_explosion() -> None:
+    def factor(**known: float) -> object:
+        known = {"ratio_start": 0.005, **known}
+        return remedies_for(Cause.LR_TOO_HIGH, Picture(**known))[0].args["factor"]  # type: ignore[arg-type]
+
     assert factor(step=300, ratio_peak=0.2) == 0.05
-    assert factor(step=5_000, ratio_peak=0.2) == 0.05
     assert factor(step=300, ratio_peak=0.02) == 0.3
     assert factor(step=300, ratio_peak=0.9) == 0.01
     assert factor(step=300, ratio_peak=50.0) == 0.1, "the size of an explosion says nothing of the rate"
     assert factor() == 0.1
+    assert factor(ratio_start=math.nan) == 0.1
 
 
 def test_a_rate_too_low_is_raised_to_three_times_the_updates_that_are_usual_at_that_age() -> None:
@@ -68,6 +80,51 @@ def test_gradients_that_explode_from_the_start_are_a_matter_of_initialisation_la
     assert first().action is Action.CLIP
 
 
+@pytest.mark.parametrize("cause", [Cause.DEAD_UNITS, Cause.SATURATED_UNITS, Cause.EXPLODING_GRADIENTS])
+def test_what_a_first_step_as_large_as_the_weights_has_done_is_undone_by_smaller_ones(cause: Cause) -> None:
+    def actions(ratio: float) -> list[Action]:
+        return [remedy.action for remedy in remedies_for(cause, Picture(ratio_start=ratio, ratio_peak=ratio))]
+
+    assert actions(0.5)[0] is Action.LOWER_LR
+    assert actions(0.5).count(Action.LOWER_LR) == 1
+    assert actions(0.2)[0] is not Action.LOWER_LR
+    assert actions(math.nan) == actions(0.2)
+
+
+def test_gradients_that_explode_behind_weights_that_grow_all_the_time_are_a_matter_of_weight_decay() -> None:
+    growth = replace(FINDING, code="WGT007", name="weights-compound")
+    first = remedies_for(Cause.EXPLODING_GRADIENTS, Picture(grad_start=2.0, grad_median=500.0), growth)[0]
+    assert first.action is Action.ADD_WEIGHT_DECAY
+
+
+@pytest.mark.parametrize(
+    ("known", "decay", "text"),
+    [
+        ({"lr_peak": 5e-3, "step": 300}, 0.1, "add weight decay 0.1"),
+        ({"lr_peak": 0.1, "step": 1_000}, 0.01, "add weight decay 0.01"),
+        ({"lr_peak": 0.1, "step": 50_000}, 2e-4, "add weight decay 0.0002"),
+        ({"lr_peak": 0.1, "step": 10**6}, 1e-4, "add weight decay 0.0001"),
+        ({"lr_peak": 0.1, "step": 1_000, "weight_decay": 1e-4}, 0.01, "raise the weight decay 0.0001 → 0.01"),
+        ({"lr_peak": 3e-4, "step": 10_000, "weight_decay": 0.2}, 0.6, "raise the weight decay 0.2 → 0.6"),
+        ({}, 0.01, "add weight decay 0.01"),
+    ],
+)
+def test_weights_forget_over_as_many_steps_as_were_trained(known: dict[str, float], decay: float, text: str) -> None:
+    first = remedies_for(Cause.MISSING_REGULARISATION, Picture(**known))[0]  # type: ignore[arg-type]
+    assert first.args == {"weight_decay": pytest.approx(decay)}
+    assert first.text == text
+
+
+def test_a_warm_up_lasts_until_the_running_squares_have_settled() -> None:
+    def steps(**known: float) -> object:
+        return remedies_for(Cause.WARMUP_TOO_SHORT, Picture(**known))[0].args["steps"]  # type: ignore[arg-type]
+
+    assert steps(step=100_000, beta2=0.999) == 2_000
+    assert steps(step=100_000, beta2=0.99) == 200
+    assert steps(step=100_000, beta2=0.95) == 100
+    assert steps(step=100_000) == 500
+
+
 def test_where_activations_grow_with_depth_normalisation_comes_before_drawing_anew() -> None:
     def first(tag: str, last: float, at_first: float) -> Action:
         evidence = Evidence(tag=tag, step=20, value=last, expected=at_first)
@@ -79,6 +136,37 @@ def test_where_activations_grow_with_depth_normalisation_comes_before_drawing_an
     assert first("grad/rms@8.bias", 0.01, 3.0) is Action.ADD_LAYERNORM
     assert first("grad/rms@8.bias", 3.0, 0.01) is Action.REINITIALISE
     assert remedies_for(Cause.BAD_INITIALISATION, Picture(), FINDING)[0].action is Action.REINITIALISE
+
+
+def test_batch_norm_gets_sixteen_examples_before_it_gives_way_to_another_norm() -> None:
+    def first(batch: float) -> Remedy:
+        return remedies_for(Cause.BATCHNORM_SMALL_BATCH, Picture(batch=batch))[0]
+
+    assert first(2.0).action is Action.BIGGER_BATCH
+    assert first(2.0).args == {"factor": 8}
+    assert "2 → 16 examples" in first(2.0).text
+    assert first(3.0).args == {"factor": 6}
+    assert first(64.0).args == {"factor": 2}, "few values a channel by the shape of its input"
+    assert first(math.nan).args == {"factor": 8}
+
+
+def test_batches_are_named_by_their_size_where_that_is_known() -> None:
+    def text(cause: Cause, batch: float) -> str:
+        return remedies_for(cause, Picture(lr=0.02, batch=batch))[0].text
+
+    assert text(Cause.BATCH_TOO_SMALL, 2.0).startswith("take eight times the batch (2 → 16 examples)")
+    assert text(Cause.BATCH_TOO_SMALL, math.nan).startswith("take eight times the batch, or")
+    large = "raise the learning rate 0.02 → 0.1, or take smaller batches and more steps"
+    assert text(Cause.BATCH_TOO_LARGE, 512.0) == f"{large} (64 instead of 512 examples)"
+    assert text(Cause.BATCH_TOO_LARGE, math.nan) == f"{large} (an eighth)"
+
+
+def test_the_rate_of_a_summed_loss_is_divided_by_the_batch() -> None:
+    def factor(batch: float) -> object:
+        return remedies_for(Cause.WRONG_LOSS_REDUCTION, Picture(batch=batch))[1].args["factor"]
+
+    assert factor(50.0) == 0.02
+    assert factor(math.nan) == 0.1
 
 
 def test_embeddings_that_grow_get_a_lower_rate_of_their_own() -> None:

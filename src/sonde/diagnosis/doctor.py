@@ -5,6 +5,7 @@ from typing import Any
 
 from sonde.core.findings import Diagnosis, Finding
 from sonde.core.frames import Columns, Frame
+from sonde.diagnosis.circumstances import Circumstances
 from sonde.diagnosis.gain_monitor import GainMonitor
 from sonde.diagnosis.ledger import Ledger
 from sonde.diagnosis.post_epoch import PostEpoch
@@ -36,6 +37,7 @@ class Doctor:
         self._states: dict[str, Any] = {rule.code: rule.init() for rule in self._rules}
         self._scenes, self._pictures, self._ledger = Scenes(), Pictures(), Ledger()
         self._picture_state = self._pictures.init()
+        self._circumstances = Circumstances()
         self._ranking = Ranking(self._rules)
         self._awaited = {need for rule in self._rules for need in rule.needs}
         """Series that rules need and that have not come yet."""
@@ -83,7 +85,7 @@ class Doctor:
         scene = self._scenes.take(self._last, frames, self._facts)
         self._frames, self._facts, self._step = [], [], None
         self._picture_state, picture = self._pictures.step(self._picture_state, scene)
-        self._num_steps += "loss" in scene or "lr" in scene
+        self._num_steps += "loss" in scene or "lr" in scene or scene.layers("lr") is not None
         self._look_for(scene)
         look = Look(scene, self._scenes, picture)
         found: list[Finding] = []
@@ -110,7 +112,8 @@ class Doctor:
             self._idle = idle
             self._choose()
         self._derive(scene)
-        self._ranking.note(picture)
+        self._circumstances = self._circumstances.after(scene)
+        self._ranking.note(picture, self._circumstances)
         explained = [self._ranking.explain(finding, self._ledger.findings) for finding in found]
         for finding in explained:
             self._ledger.put(finding)
@@ -160,6 +163,7 @@ class Doctor:
             "rules": {code: states.dump(state) for code, state in self._states.items()},
             "derived": {table: states.dump(state) for table, state in self._derived_states.items()},
             "picture": states.dump(self._picture_state),
+            "circumstances": states.dump(self._circumstances),
             "scenes": states.dump(self._scenes.state()),
             "findings": [finding.to_json() for finding in self._ledger.findings],
             "frames": [
@@ -185,6 +189,7 @@ class Doctor:
                 if name in saved:
                     kept[name] = states.load(saved[name], fresh)
         self._picture_state = states.load(state["picture"], self._picture_state)
+        self._circumstances = states.load(state["circumstances"], self._circumstances)
         self._scenes.restore(states.load(state["scenes"], {}))
         self._ledger.restore(Finding.from_json(plain) for plain in state["findings"])
         self._frames = []
@@ -198,7 +203,7 @@ class Doctor:
         self._not_measured, self._num_steps = dict(state["not_measured"]), state["num_steps"]
         self._awaited &= set(state["awaited"])
         self._choose()
-        self._ranking.note(self._picture_state.picture)
+        self._ranking.note(self._picture_state.picture, self._circumstances)
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings so far, each with its causes in the light of everything that is known by now."""

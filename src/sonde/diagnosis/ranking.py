@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Finding, Severity, Suspect
+from sonde.diagnosis.circumstances import Circumstances
 from sonde.diagnosis.evidence import TABLE, Row
+from sonde.diagnosis.preconditions import impossible
 from sonde.diagnosis.remedies import remedies_for
 from sonde.diagnosis.signs import onset, onset_of, signs
 from sonde.rules.picture import Picture
@@ -38,19 +40,19 @@ class Ranking:
 
     A cause's score is its prior and, for each row of the table that names it, the row's weight where its sign was seen,
     and minus its cost where the sign was looked for and not seen; half of it where the rule had not the series that it
-    needs. Signs are findings, of any severity, that were there
-    in time (`diagnosis.signs`). Confidence is the share of exp(score) among all causes that could explain the finding
-    and "none of these".
+    needs. Signs are findings, of any severity, that were there in time (`diagnosis.signs`). Confidence is the share of
+    exp(score) among all causes that could explain the finding and "none of these". Causes that cannot be in this
+    training (`diagnosis.preconditions`) are none.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = {rule.code: rule for rule in rules}
-        self._picture = Picture()
+        self._picture, self._circumstances = Picture(), Circumstances()
         self._blind: frozenset[str] = frozenset()
 
-    def note(self, picture: Picture) -> None:
-        """Remember the whole picture: remedies take their values from it."""
-        self._picture = picture
+    def note(self, picture: Picture, circumstances: Circumstances) -> None:
+        """Remember the whole picture, from which remedies take their values, and what makes causes impossible."""
+        self._picture, self._circumstances = picture, circumstances
 
     def blind(self, codes: Iterable[str]) -> None:
         """Which rules have not had the series that they need: that they saw nothing says little."""
@@ -87,8 +89,9 @@ class Ranking:
         return replace(finding, causes=suspects, remedies=tuple(remedies))
 
     def scores(self, seen: Mapping[str, Finding]) -> dict[Cause, tuple[float, str]]:
-        """Log-odds of every cause, and what speaks for it most."""
-        return {cause: self._score(cause, seen) for cause in Cause}
+        """Log-odds of every cause that can be, and what speaks for it most."""
+        excluded = impossible(self._circumstances, self._picture)
+        return {cause: self._score(cause, seen) for cause in Cause if cause not in excluded}
 
     def _score(self, cause: Cause, seen: Mapping[str, Finding]) -> tuple[float, str]:
         score, best, because = TABLE.prior(cause), 0.0, ""

@@ -9,6 +9,7 @@ Which remedy comes first was tried on trainings with known faults (`benchmarks/f
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Finding
@@ -31,8 +32,13 @@ def remedies_for(cause: Cause, picture: Picture, finding: Finding | None = None)
     """
     remedies = [make(picture) for make in _REMEDIES.get(cause, ())]
     norms = picture.grad_median, picture.grad_norm
+    if cause is Cause.EXPLODING_GRADIENTS and finding is not None and finding.name == "weights-compound":
+        return [_decay(picture), *remedies]  # clipped steps would let weights grow on
     if cause is Cause.EXPLODING_GRADIENTS and all(picture.grad_start >= norm for norm in norms):
         return [_REINITIALISE(picture), *remedies]  # larger at the start than later: drawn too large
+    if cause in _BY_STEPS and picture.ratio_start > _MADE_ANEW:
+        others = [remedy for remedy in remedies if remedy.action is not Action.LOWER_LR]
+        return [_lower_lr(picture), *others]  # such steps would do it to any weights
     if cause is Cause.EMBEDDING_NORM_GROWTH and finding is not None and finding.name == "embedding-norm-grows":
         return [_lower_lr_of(finding.where), *remedies]
     if cause is Cause.BAD_INITIALISATION and finding is not None and _grows_with_depth(finding):
@@ -52,6 +58,11 @@ def _grows_with_depth(finding: Finding) -> bool:
     return last.value > last.expected if last.tag.startswith("act/") else last.value < last.expected
 
 
+_BY_STEPS = frozenset({Cause.DEAD_UNITS, Cause.SATURATED_UNITS, Cause.EXPLODING_GRADIENTS})
+"""Causes that steps bring about which are far too large."""
+_MADE_ANEW = 0.3
+"""Of the weights, changed by the first step: more than Adam's first step changes them in a training that goes well."""
+
 Make = Callable[[Picture], Remedy]
 
 
@@ -61,16 +72,28 @@ def _usual_ratio(step: int) -> float:
 
 
 def _lower_lr(picture: Picture) -> Remedy:
-    # The largest of all updates comes early, so it is held against what is usual then. One as large as the weights
-    # is that of the explosion, and says nothing of the rate that brought it about.
-    factor = _usual_ratio(0) / picture.ratio_peak if 0 < picture.ratio_peak <= 1 else 0.1
-    return _lr(float(f"{min(max(factor, 0.01), 0.3):.1g}"))(picture)
+    """To the rate at which the first update would have been in the middle of the range that is usual then.
+
+    The first one is that of the rate alone. Later ones are of what it has done: weights that grew make them small, an
+    explosion makes them large. Where the first one was usual, the rate became too high later, and the largest one tells
+    by how much; one as large as the weights is the explosion's.
+    """
+    usual = _usual_ratio(0)
+    if picture.ratio_start > usual:
+        return _lr(_rounded(usual / 2 / picture.ratio_start, least=1e-3, most=0.3))(picture)
+    factor = usual / picture.ratio_peak if 0 < picture.ratio_peak <= 1 else 0.1
+    return _lr(_rounded(factor, least=0.01, most=0.3))(picture)
+
+
+def _rounded(value: float, *, least: float, most: float) -> float:
+    """To one digit: no more of it can be known."""
+    return float(f"{min(max(value, least), most):.1g}")
 
 
 def _raise_lr(picture: Picture) -> Remedy:
     # Three times the usual: far below it all steps go the same way, and the ratio falls once they turn about.
     factor = 3 * _usual_ratio(picture.step) / picture.ratio if picture.ratio > 0 else 10.0
-    return _lr(float(f"{min(max(factor, 3.0), 300.0):.1g}"))(picture)
+    return _lr(_rounded(factor, least=3.0, most=300.0))(picture)
 
 
 def _lower_lr_of(parameters: Sequence[str]) -> Remedy:
@@ -85,7 +108,7 @@ def _lr(factor: float) -> Make:
         word = "lower" if factor < 1 else "raise"
         # After a schedule has brought it down, the rate that was too high is the peak.
         rate = picture.lr_peak if math.isfinite(picture.lr_peak) else picture.lr
-        change = f" {rate:.3g} → {rate * factor:.3g}" if math.isfinite(rate) else f" to {factor:g} times what it is"
+        change = f" {rate:.2g} → {rate * factor:.2g}" if math.isfinite(rate) else f" to {factor:g} times what it is"
         text = f"{word} the learning rate{change}"
         return Remedy(action=action, args={"factor": factor}, safety=Safety.OPT_IN, text=text)
 
@@ -113,9 +136,62 @@ def _looser_clip(picture: Picture) -> Remedy:
 
 
 def _warmup(picture: Picture) -> Remedy:
-    steps = max(500, 2 * picture.step)
+    """Over 2/(1 − β₂) steps, by when the running squares have seen enough (Ma and Yarats, 2021); 500 without any."""
+    steps = round(_rounded(2 / (1 - picture.beta2), least=100, most=10_000)) if 0 < picture.beta2 < 1 else 500
     text = f"warm the learning rate up over {steps:,} steps"
     return Remedy(action=Action.LENGTHEN_WARMUP, args={"steps": steps}, safety=Safety.OPT_IN, text=text)
+
+
+def _larger_batch(picture: Picture) -> Remedy:
+    change = f" ({picture.batch:.0f} → {8 * picture.batch:.0f} examples)" if picture.batch > 0 else ""
+    text = f"take eight times the batch{change}, or accumulate gradients over eight"
+    return Remedy(action=Action.BIGGER_BATCH, args={"factor": 8}, safety=Safety.ADVICE, text=text)
+
+
+_ENOUGH = 16  # examples: below it the error of a net with batch norm rises (Wu and He, 2018, table 2)
+
+
+def _batch_for_norms(picture: Picture) -> Remedy:
+    """Before another norm, which is another model: weights trained with batch norm are no start for it."""
+    factor = max(2, math.ceil(_ENOUGH / picture.batch)) if picture.batch > 0 else 8
+    change = f"{picture.batch:.0f} → {factor * picture.batch:.0f}" if picture.batch > 0 else f"{factor} times as many"
+    text = (
+        f"take larger batches ({change} examples), each in one forward: batch norm does not see beyond one, so that "
+        "accumulating gradients does not help"
+    )
+    return Remedy(action=Action.BIGGER_BATCH, args={"factor": factor}, safety=Safety.ADVICE, text=text)
+
+
+def _rate_of_sum(picture: Picture) -> Remedy:
+    """The gradient of a sum over the batch is as many times larger."""
+    return _lr(_rounded(1 / picture.batch, least=1e-3, most=0.5) if picture.batch > 1 else 0.1)(picture)
+
+
+def _rate_of_batch(picture: Picture) -> Remedy:
+    remedy = _lr(5.0)(picture)
+    less = f"{picture.batch / 8:.0f} instead of {picture.batch:.0f} examples" if picture.batch >= 16 else "an eighth"
+    return replace(remedy, text=f"{remedy.text}, or take smaller batches and more steps ({less})")
+
+
+def _decay(picture: Picture) -> Remedy:
+    """So that weights forget over as many steps as were trained, λ = 1/(η · steps); 0.1 at the most.
+
+    References:
+        Wang and Aitchison, How to set AdamW's weight decay as you scale model and dataset size, 2024.
+    """
+    rate = picture.lr_peak if picture.lr_peak > 0 else picture.lr
+    usual = 1 / (rate * max(picture.step, 1)) if rate > 0 else 0.01
+    now = picture.weight_decay if picture.weight_decay > 0 else 0.0
+    decay = _rounded(max(usual, 3 * now), least=1e-4, most=max(0.1, 3 * now))
+    text = f"raise the weight decay {now:.2g} → {decay:g}" if now else f"add weight decay {decay:g}"
+    return Remedy(action=Action.ADD_WEIGHT_DECAY, args={"weight_decay": decay}, safety=Safety.ADVICE, text=text)
+
+
+def _less_decay(picture: Picture) -> Remedy:
+    now = picture.weight_decay
+    change = f" ({now:.2g} → {now / 100:.2g})" if now > 0 else ""
+    text = f"divide the weight decay by a hundred{change}"
+    return Remedy(action=Action.LOWER_WEIGHT_DECAY, args={"factor": 0.01}, safety=Safety.ADVICE, text=text)
 
 
 def _z_loss(finding: Finding | None) -> Remedy:
@@ -149,7 +225,6 @@ def _fix(text: str) -> Make:
 
 
 _BF16 = _advice(Action.USE_BF16, "train in bfloat16 instead of float16")
-_DECAY = _advice(Action.ADD_WEIGHT_DECAY, "add weight decay 0.1", {"weight_decay": 0.1})
 _DROPOUT = _advice(Action.ADD_DROPOUT, "add dropout 0.1", {"p": 0.1})
 _STOP = _advice(Action.EARLY_STOP, "stop, and keep the checkpoint with the best validation loss")
 _REINITIALISE = _advice(
@@ -165,14 +240,18 @@ _INSPECT = _advice(Action.INSPECT_BATCH, "look at the batch of that step")
 _SKIP = Remedy(
     action=Action.SKIP_BATCH, safety=Safety.OPT_IN, text="skip steps whose loss or gradient leaves its own band"
 )
-_BIGGER_BATCH = _advice(
-    Action.BIGGER_BATCH, "take eight times the batch, or accumulate gradients over eight", {"factor": 8}
+_CAPACITY = _advice(
+    Action.MORE_CAPACITY, "make the model one step larger: half as wide again (512 → 768, say), or a third more layers"
 )
-_CAPACITY = _advice(Action.MORE_CAPACITY, "make the model one step larger (512 → 768 wide, 6 → 8 layers)")
 _NORMALISE = _advice(Action.NORMALISE_INPUTS, "normalise every input feature to mean 0 and standard deviation 1")
 _SLOWER = _advice(Action.SLOWER_SCHEDULE, "decay the learning rate more slowly, to the end of the training")
 _DECAY_LR = _advice(Action.DECAY_LR, "decay the learning rate: cosine to a tenth over the rest of the training")
-_QK = _advice(Action.ADD_QK_NORM, "normalise queries and keys (qk-norm)")
+_QK = _advice(
+    Action.ADD_QK_NORM,
+    # In its place, as Henry et al. (Query-key normalization for transformers, 2020) have it: a wrong factor would stay.
+    "normalise queries and keys of each head (qk-norm), with 1/√d, or one learned number, as the only factor on their "
+    "product",
+)
 
 _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.LR_TOO_HIGH: (_lower_lr, _clip),
@@ -187,7 +266,7 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.MISSING_CLIPPING: (_clip,),
     Cause.CLIP_TOO_AGGRESSIVE: (_looser_clip,),
     Cause.CLIP_BEFORE_UNSCALE: (_fix("call scaler.unscale_(optimizer) before clipping"),),
-    Cause.GAIN_DRIFT: (_DECAY, _lr(0.5), _clip),
+    Cause.GAIN_DRIFT: (_decay, _lr(0.5), _clip),
     Cause.BAD_INITIALISATION: (_REINITIALISE, _NORM),
     Cause.SYMMETRIC_INITIALISATION: (_REINITIALISE,),
     Cause.DEAD_UNITS: (_REINITIALISE, _lr(0.2)),
@@ -195,13 +274,11 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.ACTIVATION_EXPLOSION: (_NORM, _lr(0.1)),
     Cause.GRADIENT_IMBALANCE: (_NORM, _REINITIALISE),
     Cause.WEIGHT_NORM_JUMP: (_lr(0.2), _clip),
-    Cause.OVERFITTING: (_STOP, _DECAY, _DROPOUT),
-    Cause.MISSING_REGULARISATION: (_DECAY, _DROPOUT, _STOP),
+    Cause.OVERFITTING: (_STOP, _decay, _DROPOUT),
+    Cause.MISSING_REGULARISATION: (_decay, _DROPOUT, _STOP),
     Cause.UNDERFITTING: (_CAPACITY, _advice(Action.TRAIN_LONGER, "train longer")),
     Cause.INSUFFICIENT_CAPACITY: (_CAPACITY,),
-    Cause.WEIGHT_DECAY_TOO_STRONG: (
-        _advice(Action.LOWER_WEIGHT_DECAY, "divide the weight decay by a hundred", {"factor": 0.01}),
-    ),
+    Cause.WEIGHT_DECAY_TOO_STRONG: (_less_decay,),
     Cause.PLATEAU: (_lr(0.5),),
     Cause.LABEL_NOISE: (_advice(Action.ADD_LABEL_SMOOTHING, "add label smoothing 0.1", {"amount": 0.1}), _STOP),
     Cause.NO_LEARNABLE_SIGNAL: (_advice(Action.INSPECT_BATCH, "check that labels belong to their inputs"),),
@@ -217,7 +294,10 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.MISSING_ZERO_GRAD: (_fix("call optimizer.zero_grad() in every iteration"),),
     Cause.ZERO_GRAD_MISPLACED: (_fix("call optimizer.zero_grad() before backward, not between backward and step"),),
     Cause.ACCUMULATION_NOT_SCALED: (_fix("divide the loss by the number of micro-batches"),),
-    Cause.WRONG_LOSS_REDUCTION: (_fix('use reduction="mean", or divide the learning rate by the batch size'), _lr(0.1)),
+    Cause.WRONG_LOSS_REDUCTION: (
+        _fix('use reduction="mean", or divide the learning rate by the batch size'),
+        _rate_of_sum,
+    ),
     Cause.DOUBLE_SOFTMAX: (_fix("give raw logits to the loss: it applies softmax itself"),),
     Cause.EVAL_MODE_IN_TRAINING: (_fix("call model.train() before training"),),
     Cause.TRAIN_MODE_IN_EVALUATION: (_fix("call model.eval() before evaluating"),),
@@ -225,11 +305,11 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
         _fix("make training and evaluation see the same kind of data and the same statistics"),
     ),
     Cause.BATCHNORM_SMALL_BATCH: (
+        _batch_for_norms,
         _advice(Action.ADD_LAYERNORM, "use GroupNorm or LayerNorm instead of BatchNorm"),
-        _BIGGER_BATCH,
     ),
-    Cause.BATCH_TOO_SMALL: (_BIGGER_BATCH,),
-    Cause.BATCH_TOO_LARGE: (_lr(5.0),),
+    Cause.BATCH_TOO_SMALL: (_larger_batch,),
+    Cause.BATCH_TOO_LARGE: (_rate_of_batch,),
     Cause.LONG_SEQUENCE: (
         _clip,
         _advice(Action.ADD_LAYERNORM, "add normalisation, or train on shorter sequences first"),
@@ -237,7 +317,7 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.ATTENTION_LOGIT_GROWTH: (_QK, _lr(0.2)),
     Cause.ATTENTION_ENTROPY_COLLAPSE: (_QK, _lower_lr),
     Cause.OUTPUT_LOGIT_DRIFT: (_lr(0.5),),
-    Cause.EMBEDDING_NORM_GROWTH: (_DECAY, _lr(0.5)),
+    Cause.EMBEDDING_NORM_GROWTH: (_decay, _lr(0.5)),
     Cause.PRECISION_OVERFLOW: (_BF16, _advice(Action.USE_FP32, "train in float32")),
     Cause.PRECISION_UNDERFLOW: (_advice(Action.USE_FP32, "keep the weights in float32"),),
     Cause.MISSING_LOSS_SCALING: (_advice(Action.USE_LOSS_SCALING, "scale the loss: torch.amp.GradScaler"), _BF16),
@@ -249,5 +329,11 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
         _fix("have every rank apply the same gradients: call the wrapper of DDP, and clip after the reduction"),
     ),
     Cause.STRAGGLER: (_advice(Action.INSPECT_BATCH, "give all ranks equal work, and look at the slow rank's machine"),),
+    Cause.SLOWDOWN: (
+        _fix(
+            "look for what piles up from step to step (hooks added in the loop, tensors or logs that are kept), or for "
+            "another job on the machine"
+        ),
+    ),
     Cause.DATA_STALL: (_advice(Action.MORE_LOADER_WORKERS, "give the data loader more workers"),),
 }

@@ -10,8 +10,8 @@ SUDDEN = frozenset({"DAT002", "GRD002", "LOS002", "OPT002", "SCH001", "SYS001", 
 
 BACKDATED = frozenset(
     {
-        *("DAT006", "GEN001", "GEN002", "GEN003", "GEN006", "GRD003", "GRD008", "GRD012", "LOS004", "LOS005"),
-        *("LOS007", "LOS008", "LOS009", "SCH003", "UPD002", "WGT004", "WGT006"),
+        *("ACT006", "DAT006", "DAT007", "GEN001", "GEN002", "GEN003", "GEN006", "GRD003", "GRD008", "GRD012", "LOS004"),
+        *("LOS005", "LOS007", "LOS008", "LOS009", "LOS011", "SCH003", "UPD002", "WGT004", "WGT006", "WGT007"),
     }
 )
 """Conditions that are dated back to when they may have begun, often to the first step: they tell no onset."""
@@ -26,6 +26,7 @@ PAIRS = (
     ("ACT001", "LOS003"),
     ("ACT001", "UPD001"),
     ("ATT001", "ATT002"),
+    ("UPD001", "ATT001"),
     ("GEN003", "DAT004"),
 )
 """Conditions of which it matters which came first."""
