@@ -226,11 +226,11 @@ _TOO_LITTLE = ("underfitting", "insufficient-capacity")
 _CHECKED = ("inspect-batch",)
 
 SCENARIOS = [
-    Scenario("mlp-overfitting", "overfitting", mlp_overfitting, ("missing-regularisation",)),
-    Scenario("cnn-overfitting", "overfitting", cnn_overfitting, ("missing-regularisation",)),
+    Scenario("mlp-overfitting", "overfitting", mlp_overfitting, ("missing-regularisation",), turns=True),
+    Scenario("cnn-overfitting", "overfitting", cnn_overfitting, ("missing-regularisation",), turns=True),
     Scenario(
         "mlp-missing-regularisation", "missing-regularisation", mlp_missing_regularisation, ("overfitting",),
-        repairable=True,
+        turns=True, repairable=True,
     ),
     Scenario("mlp-underfitting-dropout", "underfitting", mlp_underfitting, _TOO_LITTLE[1:]),
     Scenario(

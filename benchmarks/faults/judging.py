@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from benchmarks.faults.harm import first_harm
 from benchmarks.faults.scenario import Scenario
 
@@ -200,7 +201,7 @@ def judge(scenario: Scenario, folder: Path, row: dict[str, Any]) -> Judgement:
         kind="healthy" if scenario.cause is None else "twin" if row["twin"] else "faulty",
         cause=scenario.cause or "",
         also=scenario.also,
-        onset=scenario.onset,
+        onset=_best_step(run) if scenario.turns else scenario.onset,
         harm=_harm(run, folder),
         hard=scenario.hard,
         epoch_steps=_epoch_steps(run),
@@ -232,6 +233,14 @@ def first_remedy(raised: Sequence[Finding]) -> tuple[Remedy | None, str]:
         if finding.remedies:
             return finding.remedies[0], str(finding.causes[0].cause) if finding.causes else ""
     return None, ""
+
+
+def _best_step(run: sonde.Run) -> int:
+    """When validation was best, 0 where it never was finite."""
+    found = run.series("val/loss") if run.tags("val/loss") else None
+    if found is None or not np.isfinite(found.value).any():
+        return 0
+    return int(found.step[np.nanargmin(np.where(np.isfinite(found.value), found.value, np.nan))])
 
 
 def _harm(run: sonde.Run, folder: Path) -> int | None:

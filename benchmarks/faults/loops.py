@@ -473,7 +473,7 @@ def batchnorm_small_batch_mlp(session: Session) -> float:
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(mildly(pick, 2e-3)))
     with session.watch(model, optimizer) as watch:
         for _ in range(5):
-            for points, labels in watch.data(task.batches(2, 100)):
+            for points, labels in watch.data(task.batches(session.batch_size(2), 100)):
                 optimizer.zero_grad()
                 loss = functional.cross_entropy(model(points), labels)
                 loss.backward()

@@ -337,15 +337,15 @@ SCENARIOS = [
     ),
     Scenario(
         "cnn-schedule-decays-too-fast", "schedule-decays-too-fast", cnn_schedule_decays_too_fast,
-        cures=("slower-schedule",),
+        onset=10, cures=("slower-schedule",),
     ),
     Scenario(
         "gru-schedule-decays-too-fast", "schedule-decays-too-fast", gru_schedule_decays_too_fast,
-        cures=("slower-schedule",),
+        onset=32, cures=("slower-schedule",),
     ),
     Scenario(
         "resnet-schedule-stepped-each-batch", "schedule-misapplied", resnet_schedule_misapplied,
-        ("schedule-decays-too-fast",), cures=("fix-loop", "slower-schedule"),
+        ("schedule-decays-too-fast",), onset=4, cures=("fix-loop", "slower-schedule"),
     ),
     Scenario(
         "mlp-missing-lr-decay", "missing-lr-decay", mlp_missing_lr_decay, ("lr-too-high", "batch-too-small"),

@@ -131,7 +131,7 @@ class Training:
         treatment = Treatment(self.action, json.loads(self.args), num_steps=self.num_steps)
         session = Session(seed=self.seed, folder=Path(), knobs=treatment.knobs(), monitor=treatment)
         try:
-            with treatment.clipping():
+            with treatment.functions():
                 return float(scenario.train(session))
         except (ValueError, RuntimeError):  # a remedy may ask for what cannot be trained: a batch beyond the data
             return math.nan

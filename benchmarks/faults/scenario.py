@@ -63,7 +63,7 @@ class Session:
         return int(size * self.knobs.get("batch_factor", 1))
 
     def does(self, action: str) -> bool:
-        """Whether a remedy asks for this action, such as `add-qk-norm`."""
+        """Whether a remedy asks for this action, such as `early-stop`."""
         return action in self.knobs
 
 
@@ -77,7 +77,10 @@ class Scenario:
         train: Trains and returns the quality that counts (a validation loss, lower is better; NaN where it diverged).
             Trains the repaired twin where `session.fixed`.
         also: Further answers that are as right.
-        onset: The step at which the fault begins to act, 0 where it is there from the start.
+        onset: The step at which the fault begins to act, 0 where it is there from the start. A schedule that decays too
+            fast acts from the step on at which its rate is below half of its twin's: before, both train about alike.
+        turns: Whether it is a fault of too much training. It begins to act at the run's own best evaluation: up to
+            there, more training made the model better.
         hard: Whether it is to be found within 5 steps of its onset (loop bugs, NaN, missing updates).
         ranks: Processes that train together.
         tolerance: How much worse than its twin's, relatively, a repaired run's quality may be.
@@ -91,6 +94,7 @@ class Scenario:
     train: Callable[[Session], float]
     also: tuple[str, ...] = ()
     onset: int = 0
+    turns: bool = False
     hard: bool = False
     ranks: int = 1
     tolerance: float = 0.2

@@ -11,10 +11,7 @@ def attention_logit_growth(session: Session) -> float:
     """Queries and keys under a rate of their own that is far too high; nothing holds their logits back."""
     draw = tasks.begin(session)
     task = tasks.language(session.seed, num=1600, context=24)
-    model = Transformer(
-        vocabulary=tasks.VOCABULARY, context=24, dim=32, depth=2,
-        qk_norm=session.fixed or session.does("add-qk-norm"),
-    )  # fmt: skip
+    model = Transformer(vocabulary=tasks.VOCABULARY, context=24, dim=32, depth=2, qk_norm=session.fixed)
     factor = draw.uniform(15, 25)
     attention = [p for name, p in model.named_parameters() if "qkv" in name]
     others = [p for name, p in model.named_parameters() if "qkv" not in name]
@@ -28,10 +25,7 @@ def attention_entropy_collapse(session: Session) -> float:
     draw = tasks.begin(session)
     task = tasks.language(session.seed, num=1600, context=24)
     scale = 1.0 if session.fixed else draw.uniform(120, 200)
-    model = Transformer(
-        vocabulary=tasks.VOCABULARY, context=24, dim=draw.choice([32, 40]), scale=scale,
-        qk_norm=session.does("add-qk-norm"),
-    )  # fmt: skip
+    model = Transformer(vocabulary=tasks.VOCABULARY, context=24, dim=draw.choice([32, 40]), scale=scale)
     optimizer = torch.optim.Adam(model.parameters(), lr=session.lr(3e-3))
     return tasks.fit(session, model, optimizer, task, tasks.token_loss, epochs=6, batch=32, tell_data=False)
 

@@ -2,8 +2,8 @@
 
 A treatment sits where `sonde.watch` sits: it gets the model and the optimiser as the user made them. Rates, clipping,
 decay and the skipping of steps are done around `optimizer.step`; normalisation, dropout and the z-loss by hooks on the
-modules; what concerns batches, number formats or the inside of a model by a switch that the training has
-(`Session.knobs`). Nothing here knows what is wrong with the training.
+modules; qk-norm in the place of torch's attention; what concerns batches, number formats or the inside of a model by a
+switch that the training has (`Session.knobs`). Nothing here knows what is wrong with the training.
 """
 
 import functools
@@ -25,7 +25,7 @@ Rate = Callable[[float, int], float]
 
 _ACTIVATIONS = (nn.ReLU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.ELU, nn.Tanh, nn.Sigmoid)
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-CLIP = nn.utils.clip_grad_norm_
+CLIP, ATTEND = nn.utils.clip_grad_norm_, functional.scaled_dot_product_attention
 _NUM_BEFORE = 20
 """Steps before an outlier can be told."""
 _BAND = 6.0
@@ -62,18 +62,20 @@ class Treatment:
         return {knob: float(self.args.get("factor", 1.0))} if knob else {}
 
     @contextmanager
-    def clipping(self) -> Iterator[None]:
-        """Have the training's own clipping, where there is one, done at the norm of the treatment."""
+    def functions(self) -> Iterator[None]:
+        """Have what the training itself calls done as the treatment says: clipping, where there is one; attention."""
         if self.action == "clip":
 
             def clip(parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> Tensor:
                 return CLIP(parameters, self.args["max_norm"], *args, **kwargs)
 
             nn.utils.clip_grad_norm_ = clip  # type: ignore[assignment]
+        elif self.action == "add-qk-norm":
+            functional.scaled_dot_product_attention = _attend_normalised
         try:
             yield
         finally:
-            nn.utils.clip_grad_norm_ = CLIP
+            nn.utils.clip_grad_norm_, functional.scaled_dot_product_attention = CLIP, ATTEND
 
     def rate(self) -> Rate | None:
         """What becomes of the learning rate, None where nothing does."""
@@ -115,6 +117,12 @@ def _around_steps(optimizer: torch.optim.Optimizer, treatment: Treatment, models
         return result
 
     optimizer.step = step  # type: ignore[method-assign]
+
+
+def _attend_normalised(query: Tensor, key: Tensor, *args: Any, scale: float | None = None, **kwargs: Any) -> Tensor:
+    """Attention of normalised queries and keys, with 1/√d in the place of the scale that was asked for."""
+    query, key = (functional.layer_norm(one, one.shape[-1:]) for one in (query, key))
+    return ATTEND(query, key, *args, **kwargs)
 
 
 def _where(args: Mapping[str, Any]) -> Sequence[str]:
@@ -323,7 +331,6 @@ ON_MODELS: Mapping[str, Callable[[nn.Module, Mapping[str, Any]], None]] = {
 }
 
 _SWITCHES = {
-    "add-qk-norm": "add-qk-norm",
     "use-bf16": "use-bf16",
     "use-fp32": "use-fp32",
     "use-loss-scaling": "use-loss-scaling",
@@ -332,7 +339,8 @@ _SWITCHES = {
 }
 """Actions that cannot be done from outside, and the knob of the session for them."""
 
-_ON_GROUPS = frozenset({"clip", "skip-batch", "add-weight-decay", "lower-weight-decay"})
+_AROUND = frozenset({"clip", "skip-batch", "add-weight-decay", "lower-weight-decay", "add-qk-norm"})
+"""Those that are done around the optimiser's steps, or in the place of torch's functions."""
 
 
 def can_be_given(action: str, args: Mapping[str, Any] | None = None) -> bool:
@@ -342,4 +350,4 @@ def can_be_given(action: str, args: Mapping[str, Any] | None = None) -> bool:
         >>> can_be_given("clip"), can_be_given("fix-loop"), can_be_given("fix-loop", {"eps": 1e-12})
         (True, False, True)
     """
-    return action in {*RATES, *ON_MODELS, *_ON_GROUPS, *_SWITCHES} or (action == "fix-loop" and "eps" in (args or {}))
+    return action in {*RATES, *ON_MODELS, *_AROUND, *_SWITCHES} or (action == "fix-loop" and "eps" in (args or {}))

@@ -3,10 +3,13 @@
 import importlib
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+import sonde
 
 FAULTY, HEALTHY = "mlp-nan-input", "healthy-short-run"
 
@@ -83,6 +86,18 @@ def test_delay_counts_from_the_onset_and_ignores_earlier_alarms() -> None:
     assert run.in_time
     assert not replace(run, epoch_steps=None).in_time
     assert not replace(run, alarms=run.alarms[:1]).detected
+
+
+def test_too_much_training_begins_to_act_at_the_best_evaluation(tmp_path: Path) -> None:
+    validations = {10: 1.0, 20: 0.6, 30: 0.5, 40: float("nan"), 50: 0.55}
+    with sonde.record(tmp_path) as writer:
+        for step in range(1, 51):
+            found = {"val/loss": validations[step]} if step in validations else {}
+            writer.log(step, {"loss": 1 / step, **found})
+    scenario = _module("scenario").Scenario("x", "overfitting", lambda session: 0.0, onset=3)
+    judge, row = _module("judging").judge, {"seed": 0, "twin": False}
+    assert judge(scenario, tmp_path, row).onset == 3
+    assert judge(replace(scenario, turns=True), tmp_path, row).onset == 30
 
 
 def test_only_alarms_before_the_first_non_finite_loss_are_a_lead() -> None:

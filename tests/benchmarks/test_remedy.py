@@ -119,6 +119,21 @@ def test_weights_drawn_anew_give_each_layer_outputs_of_mean_0_and_the_deviation_
         assert outputs.var(0).mean().item() == pytest.approx(0.25, abs=1e-3)
 
 
+def test_attention_of_normalised_queries_and_keys_has_no_other_scale_than_that_of_their_size() -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 2, 4, 6, 8).unbind()
+    treatment = _module("treatment").Treatment("add-qk-norm", {}, num_steps=10)
+    with treatment.functions():
+        small, large = (
+            functional.scaled_dot_product_attention(query * size, key + 1, value, is_causal=True, scale=scale)
+            for size, scale in ((1.0, None), (50.0, 120.0))
+        )
+    normed_query, normed_key = (functional.layer_norm(one, [8]) for one in (query, key))
+    plain = functional.scaled_dot_product_attention(normed_query, normed_key, value, is_causal=True)
+    torch.testing.assert_close(small, plain)
+    torch.testing.assert_close(large, plain, atol=1e-4, rtol=1e-4)
+
+
 def test_a_z_loss_adds_the_gradient_of_its_formula() -> None:
     torch.manual_seed(0)
     x, labels, weight = torch.randn(8, 4), torch.randint(5, (8,)), 0.1
