@@ -78,16 +78,7 @@ def test_a_signal_ends_the_script_as_it_would_and_closes_the_run(bench: Bench, n
         time.sleep(0.01)
     """
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sonde", "run", "--run", "run", "train.py"],
-        cwd=bench.folder,
-        env=bench.env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
+    process = _ready(bench)
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == -number, err
@@ -111,16 +102,7 @@ def test_a_killed_script_leaves_a_readable_run(bench: Bench) -> None:
         step()
     """
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sonde", "run", "--run", "run", "train.py"],
-        cwd=bench.folder,
-        env=bench.env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
+    process = _ready(bench)
     process.kill()
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
@@ -280,3 +262,18 @@ def test_the_end_gives_a_verdict(bench: Bench) -> None:
     assert "watching took" in outcome.err
     assert str(bench.folder / "run") in outcome.err
     assert bench.run.steps == 30
+
+
+def _ready(bench: Bench) -> "subprocess.Popen[str]":
+    """The script, watched, once it has said that it is ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sonde", "run", "--run", "run", "train.py"],
+        cwd=bench.folder,
+        env=bench.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
