@@ -80,6 +80,20 @@ def test_a_floor_that_is_given_counts_instead_of_the_usual_one() -> None:
     assert _spend(Budget(0.01, CPU, floor_s=0.01), 300, 5e-3) == 1.0
 
 
+def test_the_usual_floor_counts_in_full_for_the_first_500_steps_and_then_up_to_2_percent() -> None:
+    def stretch(num_steps: int, step_s: float, **settings: float) -> float:
+        budget = Budget(0.01, CPU, **settings)
+        for _ in range(num_steps):
+            budget.took("step", 1e-3, like="step")
+            found, _ = budget.step(step_s, with_norms=True)
+        return found
+
+    assert stretch(499, 0.01) == 1.0
+    assert stretch(700, 0.01) > 4.0, "1 ms of 0.2"
+    assert stretch(700, 0.08) == 1.0, "1 ms of 1.6"
+    assert stretch(700, 0.01, floor_s=2e-3) == 1.0, "somebody has asked for it"
+
+
 def test_a_step_in_which_something_is_prepared_does_not_stretch_cadences() -> None:
     budget = Budget(0.01, CPU)
     _spend(budget, 30, 0.0)

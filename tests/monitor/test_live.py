@@ -213,6 +213,35 @@ def test_nothing_waits_once_the_doctor_has_caught_up(tmp_path: Path, doctor: Any
         assert live.waiting_bytes == 0
 
 
+def test_a_doctor_that_is_far_behind_is_spared_usual_steps_that_were_not_looked_at(tmp_path: Path) -> None:
+    told: list[int] = []
+
+    class Busy:
+        waiting_bytes = 0
+
+        def frame(self, frame: Frame) -> None:
+            told.append(frame.step)
+
+        def close(self, timeout_s: float) -> None:
+            pass
+
+    light = Columns("step", ("loss", "loss/ema", "loss/variance", "lr"))
+    looked_at = Columns("step", (*light.tags, "grad/norm"))
+    with sonde.record(tmp_path / "run") as writer:
+        live = Live(writer, where="thread", settings={}, on_finding=lambda finding: None, say=lambda line: None)
+        live._practice = busy = Busy()  # type: ignore[assignment]
+        for step in range(1, 41):
+            busy.waiting_bytes = 1 << 20 if 10 < step <= 30 else 0
+            loss = {13: 9.0, 14: np.nan}.get(step, 1.1)
+            row = [loss, 1.0, 0.01, 0.1, *([1.0] if step % 8 == 0 else [])]
+            live.append(Frame(looked_at if step % 8 == 0 else light, step, 0.0, np.array(row, np.float32)))
+        live.close()
+    assert told == [*range(1, 11), 13, 14, 16, 24, *range(31, 41)]
+    run = sonde.load(tmp_path / "run")
+    assert len(run.series("loss").step) == 40
+    assert [event.step for event in run.events("not-measured")] == [11]
+
+
 @pytest.mark.parametrize("doctor", PLACES)
 def test_ranks_that_drift_apart_are_found_before_the_training_ends(tmp_path: Path, doctor: Any) -> None:
     columns = Columns("compared", ("weight/norm", "time/step", "time/backward"))

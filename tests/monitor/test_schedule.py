@@ -105,6 +105,58 @@ def test_global_norms_have_their_turn_once_in_so_many_steps_and_in_a_burst() -> 
     assert schedule.norms_due()
 
 
+@given(
+    changes=st.lists(st.tuples(st.integers(1, 16), st.floats(1, 20), st.booleans()), min_size=2, max_size=40),
+    num_slots=st.integers(1, 30),
+)
+def test_no_turn_is_passed_over_while_iterations_rest(changes: list[tuple[int, float, bool]], num_slots: int) -> None:
+    schedule = Schedule(Cadences(blocks=Every(10, 1), cosines=Every(1000, 999)))
+    turns: list[int] = []
+    for norm_steps, stretch, is_swept in changes:
+        schedule.norm_steps, schedule.stretch = norm_steps, stretch
+        if is_swept:
+            schedule.sweep(2)
+        for _ in range(7):
+            found = schedule.slots("blocks", num_slots)
+            assert not (schedule.rests and (found or schedule.norms_due() or schedule.due("inputs")))
+            turns += found
+            schedule.iteration += 1
+    schedule.wake()
+    turns += schedule.slots("blocks", num_slots)
+    if turns and not any(is_swept for *_, is_swept in changes):  # it has another interval
+        assert turns == [turn % num_slots for turn in range(turns[0], turns[0] + len(turns))]
+
+
+def test_iterations_without_norms_rest_but_for_cosines_bursts_and_sweeps() -> None:
+    def looked_at(schedule: Schedule) -> list[int]:
+        found = []
+        for schedule.iteration in range(1, 41):
+            if not schedule.rests:
+                found.append(schedule.iteration)
+        return found
+
+    schedule = Schedule(Cadences(cosines=Every(100, 21)))
+    assert looked_at(schedule) == list(range(1, 41))
+    schedule.norm_steps = 8
+    assert looked_at(schedule) == [8, 16, 19, 20, 21, 24, 32, 40]
+    schedule.resume(10)
+    schedule.burst(2)
+    assert looked_at(schedule) == [8, 9, 10, 11, 12, 16, 19, 20, 21, 24, 32, 40], "cosines need the two before"
+    schedule.resume(26)
+    schedule.sweep(3)
+    assert set(looked_at(schedule)) >= {27, 28, 29}
+
+
+def test_what_is_looked_at_all_the_same_has_its_turns() -> None:
+    schedule = Schedule(Cadences(cosines=Every(100, 99), blocks=Every(4, 1)))
+    schedule.norm_steps = 8
+    for schedule.iteration in range(1, 4):
+        assert schedule.rests
+        assert not schedule.slots("blocks", 4)
+    schedule.wake()
+    assert list(schedule.slots("blocks", 4)) == [0, 1, 2], "those of the iterations that rested"
+
+
 def test_blocks_have_their_turns_sooner_in_the_first_steps_and_no_rarer_than_asked() -> None:
     def turns(cadences: Cadences, family: str = "blocks", num_slots: int = 1) -> list[int]:
         schedule, found = Schedule(cadences), []

@@ -34,6 +34,18 @@ def test_they_are_the_weighted_moments_of_the_finite_values(series: list[float],
         assert out.kurtosis[0] == pytest.approx(fourth / second**2, rel=1e-4, abs=1e-4)
 
 
+@given(st.lists(st.floats(-1e3, 1e3) | st.sampled_from([np.nan, np.inf, 1e38]), min_size=1, max_size=40))
+def test_of_few_tags_they_are_what_they_are_of_many(series: list[float]) -> None:
+    moments = Moments()
+    few, many = moments.init(2), moments.init(20)
+    for x in series:
+        with np.errstate(all="ignore"):
+            few, out = moments.step(few, np.array([x, 1.0]))
+            many, expected = moments.step(many, np.array([x, *[1.0] * 19]))
+    for a, b in zip((*few, *out), (*many, *expected), strict=True):
+        np.testing.assert_allclose(a, b[:2], rtol=1e-9, atol=1e-12)
+
+
 def test_the_variance_of_white_noise_is_unbiased() -> None:
     rng = np.random.default_rng(5)
     moments = Moments(decay=0.95)

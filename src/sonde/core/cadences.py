@@ -114,14 +114,16 @@ class AdaptiveState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Adaptive:
-    """How far to stretch cadences so that Sonde's own time stays within max(budget × step time, floor_s).
+    """How far to stretch cadences so that Sonde's own time stays within what is allowed.
+
+    That is max(budget × step time, min(floor_s, floor_share × step time)).
 
     With β = `decay`, a step's own time c and its whole time d:
 
     - c' = min(c, slowest so far): one slow step (a compilation, a pause) is forgiven, the second one counts.
     - own ← β·own + (1−β)·c', from 0 and *not* bias-corrected: few steps are little evidence.
     - step ← β·step + (1−β)·d, bias-corrected.
-    - load ρ = own / max(budget × step, floor_s).
+    - load ρ = own / max(budget × step, min(floor_s, floor_share × step)).
 
     Where ρ > 1, at once stretch ← stretch × min(ρ/target, 2). Where ρ < relax_below for relax_after_steps
     steps in a row, stretch ← stretch × 0.8. In between nothing changes. Stretching by f should divide the
@@ -137,6 +139,7 @@ class Adaptive:
     Args:
         budget: Share of the step time, in (0, 1].
         floor_s: Seconds a step that are always allowed, above 0, so that tiny models are watched in full.
+        floor_share: Share of the step time above which the floor does not count, above 0.
         decay: In [0, 1); larger means smoother and slower to notice.
         target: Load aimed at when raising, in (relax_below, 1].
         relax_below: Load below which there is room to measure more, above 0 and below 0.8 (from there on,
@@ -155,6 +158,7 @@ class Adaptive:
 
     budget: float = 0.01
     floor_s: float = 2e-4
+    floor_share: float = math.inf
     decay: float = 0.99  # a memory of 100 steps, the longest of the default cadences that rotate
     target: float = 0.75
     relax_below: float = 0.5
@@ -166,6 +170,8 @@ class Adaptive:
             raise ValueError(f"`Adaptive(budget=...)` must be in (0, 1], got {self.budget}.")
         if not 0 < self.floor_s < math.inf:
             raise ValueError(f"`Adaptive(floor_s=...)` must be above 0 and finite, got {self.floor_s}.")
+        if not self.floor_share > 0:
+            raise ValueError(f"`Adaptive(floor_share=...)` must be above 0, got {self.floor_share}.")
         if not 0 <= self.decay < 1:
             raise ValueError(f"`Adaptive(decay=...)` must be in [0, 1), got {self.decay}.")
         if not 0 < self.relax_below < _RELAX:
@@ -210,7 +216,10 @@ class Adaptive:
         return self._allowed_s(state.step_s, state.weight)
 
     def _allowed_s(self, mean_step_s: float, weight: float) -> float:
-        return max(self.budget * mean_step_s / weight, self.floor_s) if weight else self.floor_s
+        if not weight:
+            return self.floor_s
+        step_s = mean_step_s / weight
+        return max(self.budget * step_s, min(self.floor_s, self.floor_share * step_s))
 
     def _mean(self, old: float, new: float) -> float:
         return self.decay * old + (1 - self.decay) * new

@@ -172,7 +172,7 @@ class Assembly:
         row: dict[str, float] = {}
         if losses:
             with np.errstate(all="ignore"):  # losses may be anything: what comes of them is recorded, not warned about
-                row["loss"] = loss = float(self._micro(losses))
+                row["loss"] = loss = losses[0] if len(losses) == 1 else float(self._micro(losses))
                 self._ema_state, smooth = self._ema.step(self._ema_state, np.array([loss]))
                 self._moments_state, moments = self._moments.step(self._moments_state, np.array([loss]))
             row["loss/ema"] = float(smooth[0])

@@ -13,6 +13,10 @@ from sonde.probes.phases import DeviceClock
 
 _FLOOR_S = {"cuda": 2e-4}
 _FLOOR_ELSEWHERE_S = 2e-3
+# Most that goes wrong does so early, and a closer look at so many steps costs a second in all. A training that goes on
+# for hours in steps of a few milliseconds should not pay for it all the time.
+_CLOSE_STEPS = 500
+_LATE_SHARE = 0.02
 _SAMPLED_STEPS = 17  # has no factor in common with the intervals of rotations, so that every slot is timed in its turn
 # Where cadences are much stretched, looks are so small that what each costs, however little it looks at, is most of it.
 # So stretching saves less than it should, and with a memory of 100 steps it would take hundreds of them to notice.
@@ -32,6 +36,8 @@ _MOST_PREPARING_STEPS = 100
 
 class Budget:
     """Sonde's own time in a step, against max(share × step time, floor).
+
+    Unless it is given, the floor counts in full for the first 500 steps, and then up to 2% of the step time.
 
     On a CPU that is the time of the training thread. On a GPU each part of the work pays its host time where the device
     tends to have run out of work before all of the part was launched, else its device time (see `Charges`). The latter
@@ -55,6 +61,7 @@ class Budget:
         self._device = device
         self._on_gpu = device.type == "cuda"
         self._is_limited = share <= 1
+        self._is_usual = floor_s is None
         if floor_s is None:
             floor_s = _FLOOR_S.get(device.type, _FLOOR_ELSEWHERE_S)
         self._adaptive = Adaptive(budget=min(share, 1.0), floor_s=floor_s)
@@ -129,6 +136,9 @@ class Budget:
         self.num_steps += 1
         is_preparing = self._is_preparing and self.num_steps <= _MOST_PREPARING_STEPS
         if self._is_limited and not is_preparing and self.num_steps > _PREPARING_STEPS:
+            if self._is_usual and self.num_steps == _CLOSE_STEPS:
+                self._adaptive = replace(self._adaptive, floor_share=_LATE_SHARE)
+                self._brisk = replace(self._brisk, floor_share=_LATE_SHARE)
             adaptive = self._brisk if self._state.stretch >= _BRISK_STRETCH else self._adaptive
             self._state, _ = adaptive.step(self._state, own_s, self._usual_s)
             if self._state.stretch >= _STRETCH_BEFORE_NORMS or self.norm_steps > 1:

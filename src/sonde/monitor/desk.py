@@ -76,6 +76,11 @@ class Desk:
         """Whether the user is recording a CUDA graph: then nothing of ours may get into it."""
         return self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
+    @property
+    def rests(self) -> bool:
+        """Whether nothing but the loss and the learning rate is read in this iteration."""
+        return self._schedule.rests
+
     def turn(self) -> Sheet:
         """The sheet of the iteration that is over; a new one begins."""
         sheet, self.sheet = self.sheet, Sheet(now())
@@ -168,12 +173,12 @@ class Desk:
     def _note_times(self, sheet: Sheet, spent: defaultdict[str, float], *, with_norms: bool) -> None:
         elapsed = spent["time/step"]
         self._schedule.stretch, cost = self.budget.step(elapsed, with_norms=with_norms)
-        self._schedule.norm_steps = self.budget.norm_steps
-        if self.budget.norm_steps > 1:
+        shared = [optimised.sharing for optimised in self._optimised.values() if optimised.sharing is not None]
+        for sharing in shared:
+            sharing.wish(self._schedule.stretch)
+        if not shared and self.budget.norm_steps != self._schedule.norm_steps:  # else the ranks wait for each other
+            self._schedule.norm_steps = self.budget.norm_steps
             self._notices.not_measured("grad/norm", "reading all gradients takes more than the budget: only some steps")
-        for optimised in self._optimised.values():
-            if optimised.sharing is not None:
-                optimised.sharing.wish(self._schedule.stretch)
         for quantity in ("samples", "tokens"):
             if (count := spent.pop(quantity, None)) is not None and elapsed > 0:
                 sheet.host[f"throughput/{quantity}_per_s"] = count / elapsed

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -30,6 +31,8 @@ Where = Literal["process", "thread", "off"]
 
 _GATHER_S = 0.02
 _MOST_WAITING_BYTES = 16 << 20
+_BEHIND_BYTES = 1 << 18  # some thousand rows, which take the doctor a second or two
+_UNUSUAL = 4.0  # standard deviations of the loss
 _MOST_AT_ONCE_BYTES = 1 << 20
 
 
@@ -83,7 +86,8 @@ class Live:
     """A recorder that passes everything on to another, and to a doctor; findings are recorded as events.
 
     Rows and events come from one thread, in the order of their steps, as a replay of the run reads them: so both find
-    the same.
+    the same. Only where steps come faster than they can be judged (a thousand in a second) is the doctor spared rows:
+    those of steps that have little more than a loss, as long as that is a usual one. It is said once.
 
     Args:
         recorder: Where rows, events and findings go.
@@ -110,6 +114,8 @@ class Live:
         self._columns: dict[tuple[str, tuple[str, ...]], Columns] = {}
         self._all: str | tuple[Finding, ...] = ()
         """The findings; as text while nobody has asked for them."""
+        self._is_behind = False
+        """Whether the doctor was ever spared anything."""
         self._judged = -1
         """The step of the checkpoint that this session goes on from."""
         self._answered = threading.Condition()
@@ -136,6 +142,15 @@ class Live:
         """Record a row, and have it judged."""
         self._recorder.append(frame)
         if frame.columns.bins == 1 and frame.columns.width:
+            if self._practice.waiting_bytes > _BEHIND_BYTES and _is_plain(frame):
+                if not self._is_behind:
+                    self._is_behind = True
+                    reason = (
+                        "steps come faster than they can be judged: some were passed over (not by `sonde diagnose`)"
+                    )
+                    data = {"tag": "monitor/judged", "reason": reason}
+                    self._recorder.event("not-measured", step=frame.step, data=data)
+                return
             self._practice.frame(frame)
 
     def event(self, kind: str, *, step: int | None = None, data: Mapping[str, Any] | None = None) -> None:
@@ -219,6 +234,16 @@ class Live:
         self._recorder.append(Frame(columns, step, time.time(), numbers))
 
 
+def _is_plain(frame: Frame) -> bool:
+    """Whether a row is that of a step in which nothing was looked at, with a loss as usual."""
+    columns = frame.columns
+    if columns.table != "step" or any(tag.startswith("grad/") for tag in columns.tags):
+        return False
+    row: dict[str, float] = dict(zip(columns.tags, frame.values.tolist(), strict=True))
+    loss, smooth, variance = (row.get(tag, math.nan) for tag in ("loss", "loss/ema", "loss/variance"))
+    return abs(loss - smooth) <= _UNUSUAL * math.sqrt(max(variance, 0.0))
+
+
 class _Beside:
     """On the thread that brings the rows."""
 
@@ -284,7 +309,8 @@ class _Apart:
             return
         self._put_bytes += len(message)
         self._waiting.append(message)
-        self._wake.set()
+        if not self._wake.is_set():
+            self._wake.set()
 
     def close(self, timeout_s: float) -> None:
         self._gave_up = False

@@ -194,10 +194,7 @@ class ParameterReader:
 
     def gradients(self, sheet: Sheet, optimised: Optimised) -> None:
         """The gradients as the optimiser gets them."""
-        for attribute in ("grad_scale", "found_inf"):  # set on fused optimisers by a gradient scaler
-            value = getattr(optimised.optimizer, attribute, None)
-            if isinstance(value, Tensor):
-                sheet.add(Key(attribute, optimised.name), value.detach().clone())  # the scaler changes it in place
+        note_scaling(sheet, optimised)
         if optimised.sharing is not None:
             optimised.sharing.begin()
         if optimised.versions is None:
@@ -448,6 +445,14 @@ class ParameterReader:
             assert sketch is not None
             sketch_products(sketch, sketch)
         self._steps(optimised)
+
+
+def note_scaling(sheet: Sheet, optimised: Optimised) -> None:
+    """What a gradient scaler sets on a fused optimiser, which then may not make its step."""
+    for attribute in ("grad_scale", "found_inf"):
+        value = getattr(optimised.optimizer, attribute, None)
+        if isinstance(value, Tensor):
+            sheet.add(Key(attribute, optimised.name), value.detach().clone())  # the scaler changes it in place
 
 
 def _pieces(tensors: list[Tensor]) -> list[Tensor]:

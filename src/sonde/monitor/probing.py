@@ -107,9 +107,13 @@ class Probing:
         if self._is_first:
             self._is_first = False
             return False
+        schedule = self._schedule
         with self._guard:
             self.preflight.arm()
-        schedule = self._schedule
+            if self.preflight.is_armed:
+                schedule.wake()
+        if schedule.rests:
+            return False
         iteration = schedule.iteration
         # An iteration whose step was skipped comes again.
         is_known = self._version == schedule.version and self._last < iteration
@@ -130,6 +134,10 @@ class Probing:
     def collect(self) -> list[Reading]:
         """It is over."""
         readings: list[Reading] = []
+        if self._schedule.rests:
+            with self._guard:
+                readings += self.preflight.collect()
+            return readings
         armed = self._armed
         for probe in [p for _, p in self._probes if p in armed or p in self._late] if armed else self._late:
             with self._guard:
@@ -174,9 +182,10 @@ class Probing:
     def batch(self, batch: Any) -> dict[str, int]:
         """A batch on its way to the model: how many samples and tokens it has, where that can be told."""
         samples, tokens = counts_of(batch)
-        targets = _targets(batch)
-        self._batches.labels(targets)
-        self.preflight.batch(batch, targets)
+        if not self._schedule.rests:
+            targets = _targets(batch)
+            self._batches.labels(targets)
+            self.preflight.batch(batch, targets)
         found = {"samples": samples, "tokens": tokens}
         return {quantity: count for quantity, count in found.items() if count is not None}
 

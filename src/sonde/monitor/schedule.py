@@ -20,9 +20,9 @@ class _Clock:
     def __init__(self) -> None:
         self.begin, self.end = 0.0, 1.0
 
-    def advance(self, pace: float) -> None:
-        """The next iteration, which lasts so long."""
-        self.begin, self.end = self.end, self.end + pace
+    def advance(self, pace: float, *, holds: bool) -> None:
+        """The next iteration, which lasts so long; turns of the last one are its own where that `holds` them."""
+        self.begin, self.end = self.begin if holds else self.end, self.end + pace
 
     def set(self, iteration: int, pace: float) -> None:
         """An iteration that does not follow the last one."""
@@ -36,6 +36,9 @@ class Schedule:
     slot whose time lies between an iteration and the next has its turn in it. So a turn comes later when the stretch
     grows, but is never passed over. Inputs have a clock of their own, which slows from a tenfold stretch on.
 
+    Where global norms are not read at every step, an iteration without them rests: nothing has its turn in it, and what
+    would have had it comes with the next norms. Cosines need iterations that follow each other: none of those rests.
+
     Args:
         cadences: The settings.
     """
@@ -47,6 +50,8 @@ class Schedule:
         """Changes with whatever `next_turn` depends on, but for the iteration."""
         self.norm_steps = 1
         """Of so many steps one has its global norms read."""
+        self.rests = False
+        """Whether nothing has its turn in this iteration, the loss and the learning rate apart."""
         self._stretch = 1.0
         self._burst = self._sweep = Burst(0, 0)
         self._usual_clock, self._last_clock = _Clock(), _Clock()
@@ -72,11 +77,19 @@ class Schedule:
         for clock, is_last in ((self._usual_clock, False), (self._last_clock, True)):
             pace = self._pace(is_last=is_last)
             if goes_on:
-                clock.advance(pace)
+                clock.advance(pace, holds=self.rests)
             else:
                 clock.set(number, pace)
         if not goes_on:
             self._quiet.clear()
+        self.rests = False
+        if self.norm_steps > 1 and number % self.norm_steps:
+            is_looked_at = self._burst.due(number) or self._sweep.due(number)
+            self.rests = not is_looked_at and not any(self.due("cosines", ahead) for ahead in range(3))
+
+    def wake(self) -> None:
+        """Something is looked at in this iteration all the same: it does not rest."""
+        self.rests = False
 
     @property
     def _phase(self) -> str:
@@ -113,7 +126,7 @@ class Schedule:
 
     def due(self, family: str, ahead: int = 0) -> bool:
         """Whether a family (a field of `Cadences`) has its turn now, or so many iterations ahead."""
-        if self._is_quiet(family, 1, ahead):
+        if self.rests or self._is_quiet(family, 1, ahead):
             return False
         if self._burst.due(self.iteration + ahead):
             return True
@@ -140,11 +153,11 @@ class Schedule:
 
     def norms_due(self) -> bool:
         """Whether the global norms have their turn now."""
-        return self.iteration % self.norm_steps == 0 or self._burst.due(self.iteration)
+        return (not self.rests and self.iteration % self.norm_steps == 0) or self._burst.due(self.iteration)
 
     def slots(self, family: str, num_slots: int) -> Sequence[int]:
         """Which of a rotating family's slots have their turn now."""
-        if self._is_quiet(family, num_slots, 0):
+        if self.rests or self._is_quiet(family, num_slots, 0):
             return ()
         if self._burst.due(self.iteration):
             return range(num_slots)

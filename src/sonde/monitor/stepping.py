@@ -13,7 +13,7 @@ from sonde.monitor import ranks
 from sonde.monitor.desk import Desk
 from sonde.monitor.guard import Guard
 from sonde.monitor.notices import Notices
-from sonde.monitor.optimizers import Optimised, ParameterReader
+from sonde.monitor.optimizers import Optimised, ParameterReader, note_scaling
 from sonde.monitor.probing import Probing
 from sonde.monitor.schedule import Schedule
 from sonde.monitor.sharing import Sharing
@@ -100,6 +100,14 @@ class Stepping:
         if desk.is_capturing:
             optimised.captured = True
             return
+        if desk.rests:
+            began = time.perf_counter()
+            with self._guard:
+                _note_settings(desk.sheet, optimised)
+                note_scaling(desk.sheet, optimised)
+            optimised.entered = time.perf_counter()
+            desk.budget.took("pre", optimised.entered - began, like="pre")
+            return
         began = desk.budget.begin("pre")
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         optimised.has_closure = closure is not None
@@ -129,8 +137,12 @@ class Stepping:
         if optimised.depth > 0 or desk.is_capturing:
             return
         desk.spent["time/optimizer"] += time.perf_counter() - optimised.entered
-        began = desk.budget.begin("post")
         optimised.applied, optimised.captured = True, False
+        if desk.rests:
+            with self._guard:
+                self._probing.preflight.after_optimizer(optimizer)
+            return
+        began = desk.budget.begin("post")
         with self._guard:
             self._probing.after_optimizer(optimizer, has_closure=optimised.has_closure)
         try:
@@ -152,7 +164,7 @@ class Stepping:
 
     def _on_clip(self, clip: Clip) -> None:
         desk = self._desk
-        if self._is_over or not clip.parameters or desk.is_capturing:
+        if self._is_over or desk.rests or not clip.parameters or desk.is_capturing:
             return
         began = desk.budget.begin("clip")
         with self._guard, torch.no_grad():

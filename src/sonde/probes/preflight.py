@@ -77,7 +77,8 @@ class Preflight:
         self._players = Players(dict(models), dict(optimizers), self._say)
         self._symmetry = Symmetry(dict(models), self._say)
         self._iteration = -1
-        self._is_armed = self._stepped = False
+        self.is_armed = self._stepped = False
+        """Whether this iteration is looked at."""
         self._clip_line: str | None = None
         self._clipped = self._said_clip = False
         self._pending: list[Reading] = []
@@ -95,10 +96,10 @@ class Preflight:
     def arm(self, slots: Sequence[int] = (0,)) -> None:
         """An iteration begins. To be called at every one: which are looked at is decided here."""
         self._iteration += 1
-        self._is_armed = self._iteration < self._steps or self._iteration % self._glance_steps < _GLANCE_LENGTH
+        self.is_armed = self._iteration < self._steps or self._iteration % self._glance_steps < _GLANCE_LENGTH
         self._stepped = self._clipped = False
-        self._hazards.attach(is_armed=self._is_armed)
-        if not self._is_armed:
+        self._hazards.attach(is_armed=self.is_armed)
+        if not self.is_armed:
             self._zeroing.rest()
             return
         self._modes.attach()
@@ -112,20 +113,20 @@ class Preflight:
 
     def batch(self, x: Any, y: Any) -> None:
         """A batch on its way: inputs and targets, as far as they can be told apart."""
-        if self._is_armed:
+        if self.is_armed:
             self._looks.batch(y)
 
     def loss(self, loss: Any) -> None:
         """The loss of an iteration or a micro-step, as given; to be called before `collect`."""
         self._modes.mark()
-        if self._is_armed:
+        if self.is_armed:
             self._outputs.loss(loss)
             self._hazards.loss(loss)
             self._players.loss(loss)
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """An optimiser is about to make its step."""
-        if self._is_armed:
+        if self.is_armed:
             self._zeroing.before_optimizer(optimizer)
             if self._iteration < self._steps:
                 self._membership.before_optimizer(optimizer)
@@ -133,12 +134,12 @@ class Preflight:
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """It has made its step."""
         self._stepped = True
-        if self._is_armed:
+        if self.is_armed:
             self._zeroing.after_optimizer(self._names.get(id(optimizer), ""), optimizer)
 
     def clipped(self, clip: Clip) -> None:
         """Torch is about to clip gradients, or has done so."""
-        if self._is_armed and not clip.done:
+        if self.is_armed and not clip.done:
             self._clipped = True
             if self._clip_line is None:
                 self._clip_line = user_line()
@@ -146,7 +147,7 @@ class Preflight:
     def scaler_step(self, event: ScalerStep) -> None:
         """A gradient scaler was asked for a step."""
         self._outputs.scaler_seen = True
-        if self._is_armed and self._clipped and event.unscaled_here and event.scale is not None:
+        if self.is_armed and self._clipped and event.unscaled_here and event.scale is not None:
             self._pending.append(Reading([event.scale.detach().clone()], self._judge_clip))
 
     def _judge_clip(self, numbers: Any) -> Sequence[Any]:
@@ -170,7 +171,7 @@ class Preflight:
         self._modes.collect(self._stepped)
         readings, self._pending = self._pending, []
         readings += self._hazards.collect()
-        if not self._is_armed:
+        if not self.is_armed:
             return readings
         readings += self._zeroing.collect()
         readings += self._outputs.collect()
@@ -182,7 +183,7 @@ class Preflight:
             self._membership.finish()
             self._players.finish()
             readings.append(Reading((), self._finish))
-        self._is_armed = False
+        self.is_armed = False
         return readings
 
     def _finish(self, _numbers: Any) -> Sequence[Any]:
@@ -199,7 +200,7 @@ class Preflight:
 
     def close(self) -> None:
         """Let go of models and optimisers; also in the middle of an iteration."""
-        self._is_armed = False
+        self.is_armed = False
         self._hooks.release()
         nothing: dict[str, Any] = {}
         self._modes = Modes(nothing, self._say, self._hooks)

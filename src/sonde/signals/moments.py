@@ -1,11 +1,13 @@
 """Moving mean, variance, skewness and kurtosis with exponentially falling weights."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from sonde.core.records import Float64, Int64
+from sonde.signals import windows
 
 
 class MomentsState(NamedTuple):
@@ -70,6 +72,8 @@ class Moments:
 
     def step(self, state: MomentsState, values: Float64) -> tuple[MomentsState, MomentsOut]:
         """Take a value of each tag."""
+        if len(values) <= windows.FEW:
+            return self._few(state, values)
         taken = np.isfinite(values)
         count = state.num_values + taken
         weight = np.where(taken, (1 - self.decay) / (1 - self.decay ** np.maximum(count, 1)), 0.0)
@@ -91,3 +95,37 @@ class Moments:
                 kurtosis=np.where(second > 0, fourth / second**2, np.nan),
             )
         return new, out
+
+    def _few(self, state: MomentsState, values: Float64) -> tuple[MomentsState, MomentsOut]:
+        before = zip(values.tolist(), *(array.tolist() for array in state), strict=True)
+        new = [self._one(*each) for each in before]
+        mean, second, third, fourth, squared, count, *out = (
+            np.array(some, np.float64) for some in zip(*new, strict=True)
+        )
+        return MomentsState(mean, second, third, fourth, squared, count.astype(np.int64)), MomentsOut(*out)
+
+    def _one(
+        self, value: float, mean: float, second: float, third: float, fourth: float, squared: float, count: int
+    ) -> tuple[float, ...]:
+        """The state of one tag after this value, and what its window looks like."""
+        if math.isfinite(value):
+            count += 1
+            weight = (1 - self.decay) / (1 - self.decay**count)
+            rest = 1 - weight
+            delta = value - mean
+            a, b = -weight * delta, rest * delta
+            # Products, not powers: of a float that is too large a power raises, and a product is infinite.
+            fourth = rest * (fourth + 4 * a * third + 6 * a * a * second + a * a * a * a) + weight * b * b * b * b
+            third = rest * (third + 3 * a * second + a * a * a) + weight * b * b * b
+            second = rest * (second + a * a) + weight * b * b
+            squared = rest * rest * squared + weight * weight
+            mean += weight * delta
+        skewness = kurtosis = math.nan
+        if second > 0:
+            cube, square = second * math.sqrt(second), second * second
+            skewness = third / cube if cube else math.nan
+            kurtosis = fourth / square if square else math.nan
+        return (
+            *(mean, second, third, fourth, squared, count),
+            *(mean if count else math.nan, second / (1 - squared) if count > 1 else math.nan, skewness, kurtosis),
+        )
