@@ -3,12 +3,15 @@
 Each script runs three times at once: twice alone (the second is the control) and once by `sonde run`. Only one of them
 runs at a time: the others are stopped (SIGSTOP, with whatever they started), so that what Sonde leaves to its threads
 and to the doctor's process is paid in its own turns. A turn lasts some lines of the script's log, whose times are taken
-as they come through a pipe; the first of a turn is not counted. Rounds are shuffled. Ratios are those of the median
+as they come through a pipe; the first of a turn is not counted. Rounds are shuffled. Two equal processes may differ by
+a fifth for as long as they live, by where their memory happens to lie: so all begin anew several times (`--draws`), and
+the C library is kept from giving memory back, which costs one process hundreds of page faults a step and another none.
+The first 900 steps, of which 500 are looked at more closely, are not counted. Ratios are those of the median
 turn with Sonde to the median of all turns without, and of the control to the other one: of the time on the wall, and of
 the processor time of the training's own processes, which says less (nobody waits in it) and is little disturbed by
 other programs. What the doctor's process takes of a core stands beside them.
 
-Usage: python benchmarks/script_cost.py [--rounds 7] [--only NAME]... [--threads 1]
+Usage: python benchmarks/script_cost.py [--draws 4] [--rounds 5] [--only NAME]... [--threads 1]
 """
 
 import argparse
@@ -35,7 +38,8 @@ import sonde
 SCRIPTS = Path(__file__).parents[1] / "examples" / "scripts"
 ALONE, CONTROL, WATCHED = "alone", "control", "sonde run"
 NUM_CORES = 2
-_WARM_STEPS = 10, 200  # the first steps are looked at more closely, and cadences take a while to settle
+_WARM_STEPS = 10, 900  # the first 500 are looked at more closely, and cadences take a while to settle
+ALIKE = {"PYTHONHASHSEED": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1 << 40)}
 
 
 @dataclass(frozen=True)
@@ -74,13 +78,13 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 LONG = ("--epochs", "100000")
 TIMED = {
     "word_lstm.py": Script("end of epoch", 58, 1, LONG),
-    "char_transformer.py": Script("iter", 10, 2, ("--steps", "1000000", "--eval-interval", "1000000")),
-    "cnn_steplr.py": Script("Loss: ", 10, 3, (*LONG, "--log-interval", "10", "--samples", "9600", "--gamma", "1.0")),
-    "vae.py": Script("Train Epoch", 10, 4, (*LONG, "--samples", "25600")),
-    "dcgan.py": Script("Loss_D", 10, 3, (*LONG, "--samples", "6400")),
-    "ddp.py": Script("step", 10, 2, LONG, TORCHRUN),
-    "lightning_script.py": Script("batch", 10, 3, (*LONG, "--samples", "6400"), package="lightning"),
-    "hf_trainer.py": Script(r"step \d+ loss", 10, 3, (*LONG, "--sentences", "4096"), package="transformers"),
+    "char_transformer.py": Script("iter", 10, 5, ("--steps", "1000000", "--eval-interval", "1000000")),
+    "cnn_steplr.py": Script("Loss: ", 10, 7, (*LONG, "--log-interval", "10", "--samples", "9600", "--gamma", "1.0")),
+    "vae.py": Script("Train Epoch", 10, 13, (*LONG, "--samples", "25600")),
+    "dcgan.py": Script("Loss_D", 10, 13, (*LONG, "--samples", "6400")),
+    "ddp.py": Script("step", 10, 7, LONG, TORCHRUN),
+    "lightning_script.py": Script("batch", 10, 31, (*LONG, "--samples", "6400"), package="lightning"),
+    "hf_trainer.py": Script(r"step \d+ loss", 10, 21, (*LONG, "--sentences", "4096"), package="transformers"),
 }
 
 
@@ -100,7 +104,12 @@ class Racer:
         self._process = subprocess.Popen(
             command,
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(Path(sonde.__file__).parents[1]), "OMP_NUM_THREADS": str(threads)},
+            env={
+                **os.environ,
+                **ALIKE,
+                "PYTHONPATH": str(Path(sonde.__file__).parents[1]),
+                "OMP_NUM_THREADS": str(threads),
+            },
             stdout=subprocess.PIPE,
             stderr=(folder / "err").open("w"),
         )
@@ -181,21 +190,26 @@ def race(name: str, rounds: int, threads: int, folder: Path) -> dict[str, list[T
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What `sonde run` costs the example scripts on two CPU cores.")
-    parser.add_argument("--rounds", type=int, default=7, help="turns of each contender")
+    parser.add_argument("--draws", type=int, default=4, help="times that all contenders begin anew")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each contender, each time")
     parser.add_argument("--only", choices=TIMED, action="append", help="may be repeated")
     parser.add_argument("--threads", type=int, default=NUM_CORES, help="of torch, in scripts of one process")
     parser.add_argument("--keep", type=Path, help="where runs and messages stay; a temporary folder where left out")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception, so that what is stopped is ended as well
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:NUM_CORES])
-    print(f"## `sonde run` on two CPU cores\n\n`python benchmarks/script_cost.py --rounds {options.rounds}`:\n")
+    print("## `sonde run` on two CPU cores\n")
+    print(f"`python benchmarks/script_cost.py --draws {options.draws} --rounds {options.rounds}`:\n")
     rows = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         print_machine(("numpy", "pyarrow", "torch"), folder.parent)
         there = [name for name, script in TIMED.items() if importlib.util.find_spec(script.package)]
         for name in options.only or there:
-            found = race(name, options.rounds, options.threads, folder)
+            found: dict[str, list[Turn]] = {}
+            for draw in range(options.draws):
+                for how, turns in race(name, options.rounds, options.threads, folder / str(draw)).items():
+                    found.setdefault(how, []).extend(turns)
             alone, control, bare, watched = (
                 Turn(*map(middle, zip(*turns, strict=True)))
                 for turns in (found[ALONE], found[CONTROL], found[ALONE] + found[CONTROL], found[WATCHED])
@@ -222,7 +236,7 @@ def main() -> None:
         "`sonde run`, processor",
         "doctor",
     )
-    print_table(f"{options.rounds} rounds, {options.threads} threads", header, rows)
+    print_table(f"{options.draws} times {options.rounds} rounds, {options.threads} threads", header, rows)
 
 
 if __name__ == "__main__":

