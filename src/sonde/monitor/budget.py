@@ -165,7 +165,7 @@ class Budget:
         left_s = share * self._adaptive.allowed_s(self._state) - others_s
         norms_s = _mean_but_slowest(self._with_norms) - others_s
         num = math.ceil(norms_s / left_s) if left_s > 0 else _MOST_NORM_STEPS
-        # A power of two: processes that train together, and wait for each other, look at the same steps for the most part.
+        # A power of two: processes that train together, and wait for each other, then look at the same steps mostly.
         self.norm_steps = min(1 << (max(num, 1) - 1).bit_length(), _MOST_NORM_STEPS)
         self._with_norms, self._without_norms = [], []
 
