@@ -72,7 +72,7 @@ class Moments:
 
     def step(self, state: MomentsState, values: Float64) -> tuple[MomentsState, MomentsOut]:
         """Take a value of each tag."""
-        if len(values) <= windows.FEW:
+        if 0 < len(values) <= windows.FEW:
             return self._few(state, values)
         taken = np.isfinite(values)
         count = state.num_values + taken
