@@ -157,7 +157,7 @@ class Racer:
 
     def signal(self, number: signal.Signals) -> None:
         """Send it to the process and whatever it started."""
-        for pid in self._pids():
+        for pid in list(self._pids()):  # all of them first: children of a process that is killed are found no more
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
