@@ -426,6 +426,21 @@ def test_two_hundred_watched_steps_never_wait_for_the_device(
     assert len(values(tmp_path / "run", "grad/norm")) == num_before + 200
 
 
+@pytest.mark.parametrize("budget", [0.01, 1.0], ids=["with steps that rest", "all at every step"])
+def test_no_memory_of_the_host_is_pinned_once_the_training_runs(tmp_path: Path, budget: float) -> None:
+    net = Gpt().cuda()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, fused=True)
+    iterate = Plain(net, optimizer, dtype=torch.bfloat16)
+    some = sentences()
+    with sonde.watch(net, optimizer, run=tmp_path / "run", budget=budget, strict=True, console="quiet") as watch:
+        pinned = []
+        for i in range(800):
+            watch.step(iterate(some[i % len(some)]))
+            pinned.append(torch.cuda.host_memory_stats()["num_host_alloc"])
+    assert len(sonde.load(tmp_path / "run").series("grad/norm").step) < 800 or budget == 1.0
+    assert pinned[105:] == [pinned[105]] * len(pinned[105:])
+
+
 # Numbers.
 
 

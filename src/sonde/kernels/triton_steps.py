@@ -255,6 +255,9 @@ class TritonSteps:
                     assert copies is not None
                     self.updates(copies, slot)
                 self.weights(sketch=True, iteration=_NEVER)
+        for slot in (0, None):  # as where the budget has stretched the cosines
+            self.gradients(parameters, slot=slot, sketch=False, iteration=_NEVER)
+        self.weights(sketch=False, iteration=_NEVER)
 
     def confirms(self, gradients: Sequence[Tensor]) -> bool:
         """Whether gradients of all parameters lie as they did when they were learned: then they can be measured."""

@@ -432,18 +432,16 @@ class ParameterReader:
             return
         stats = self._stats(optimised, ("weight", None, None), tensors)
         optimised.stats["grad", None, None] = TensorStats(tensors)
-        for slot in range(self._num_slots):
-            if some := tensors[slot :: self._num_slots]:
-                for kind in ("histogram", "update"):
-                    optimised.stats[kind, slot, None] = TensorStats(some)
-        some = tensors[:: self._num_slots]
         for _ in range(2):  # Triton itself makes the first launch of a kernel, and keeps what the next ones need
-            optimised.stats["histogram", 0, None](some, histogram=True)
-            changed = optimised.stats["update", 0, None]
-            changed.of_difference(some, changed.copy(some))
             sketch = stats(tensors, sketch=True).sketch
             assert sketch is not None
             sketch_products(sketch, sketch)
+            # Each slot in its own memory, a part of which is pinned: asking for that later would wait for the device.
+            for slot in range(self._num_slots):
+                if some := tensors[slot :: self._num_slots]:
+                    self._stats(optimised, ("histogram", slot, None), some)(some, histogram=True)
+                    changed = self._stats(optimised, ("update", slot, None), some)
+                    changed.of_difference(some, changed.copy(some))
         self._steps(optimised)
 
 
