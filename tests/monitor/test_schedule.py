@@ -147,6 +147,27 @@ def test_iterations_without_norms_rest_but_for_cosines_bursts_and_sweeps() -> No
     assert set(looked_at(schedule)) >= {27, 28, 29}
 
 
+@given(
+    norm_steps=st.integers(2, 16),
+    stretches=st.lists(st.floats(1, 20), min_size=1, max_size=8),
+    cosines=st.builds(Every, st.integers(4, 60), st.integers(0, 3)),
+)
+def test_which_iterations_rest_does_not_depend_on_what_was_known_before(
+    norm_steps: int, stretches: list[float], cosines: Every
+) -> None:
+    cadences = Cadences(cosines=cosines, early_steps=20)
+    usual, afresh = Schedule(cadences), Schedule(cadences)
+    usual.norm_steps = norm_steps
+    for stretch in stretches:
+        usual.stretch = afresh.stretch = stretch
+        for _ in range(30):
+            afresh.norm_steps = norm_steps  # nothing that was found out holds any longer
+            assert usual.rests == afresh.rests
+            assert list(usual.slots("blocks", 7)) == list(afresh.slots("blocks", 7))
+            for schedule in (usual, afresh):
+                schedule.iteration += 1
+
+
 def test_what_is_looked_at_all_the_same_has_its_turns() -> None:
     schedule = Schedule(Cadences(cosines=Every(100, 99), blocks=Every(4, 1)))
     schedule.norm_steps = 8

@@ -65,13 +65,6 @@ class LossCall(NamedTuple):
     result: Any
 
 
-class Mode(NamedTuple):
-    """A module is put into training or evaluation mode."""
-
-    module: nn.Module
-    training: bool
-
-
 def _wrap_backward(original: Callable[..., Any], tell: Tell) -> Callable[..., Any]:
     @functools.wraps(original)
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
@@ -146,8 +139,8 @@ def _wrap_train(original: Callable[..., Any], tell: Tell) -> Callable[..., Any]:
     @functools.wraps(original)
     def train(self: nn.Module, mode: bool = True) -> Any:
         result = original(self, mode)
-        if not torch.compiler.is_compiling():
-            tell(Mode(self, mode))
+        if not mode and not torch.compiler.is_compiling():  # a trainer may call `train` at every step, of each module
+            tell(self)
         return result
 
     return train
@@ -201,7 +194,8 @@ BACKWARD = Seam(torch.autograd, "backward", _wrap_backward)
 SCALE = Seam(torch.amp.GradScaler, "scale", _wrap_scale)
 LOADER_ITER = Seam(torch.utils.data.DataLoader, "__iter__", _wrap_iter)
 LOADER_NEXT = Seam(dataloader._BaseDataLoaderIter, "__next__", _wrap_next)
-TRAIN = Seam(nn.Module, "train", _wrap_train)
+EVAL = Seam(nn.Module, "train", _wrap_train)
+"""A module is put into evaluation mode: `eval` calls `train`."""
 ZERO_GRADS = (Seam(torch.optim.Optimizer, "zero_grad", _wrap_zero_grad), Seam(nn.Module, "zero_grad", _wrap_zero_grad))
 COMPILE = Seam(torch, "compile", _wrap_compiler)
 COMPILE_IN_PLACE = Seam(nn.Module, "compile", _wrap_compiler)

@@ -25,8 +25,8 @@ class Iteration:
 class Losses(NamedTuple):
     """What an iteration, or a micro-step of it, was differentiated for."""
 
-    whole: Tensor | None
-    parts: dict[str, Tensor]
+    whole: Tensor | float | None
+    parts: dict[str, Tensor | float]
 
 
 @final
@@ -48,8 +48,8 @@ class Iterations:
         >>> iterations.add(Part(("gan.py", 4), "fooled", fooled))
         >>> iterations.step(2)
         >>> losses = iterations.close({1: "D", 2: "G"})
-        >>> losses.whole, {name: loss.item() for name, loss in losses.parts.items()}
-        (tensor(2.7500), {'real': 0.5, 'fake': 0.25, 'D': 0.75, 'G': 2.0})
+        >>> losses.whole, {name: float(loss) for name, loss in losses.parts.items()}
+        (2.75, {'real': 0.5, 'fake': 0.25, 'D': 0.75, 'G': 2.0})
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Iterations:
         if len(names) == 1 or (len(owned) == 1 and len(now.stepped) > 1):  # one loss for all
             parts = [part for _, some in owned for part in some]
             return Losses(total(parts), by_line(parts))
-        parts_of: dict[str, Tensor] = {}
+        parts_of: dict[str, Tensor | float] = {}
         for key, some in owned:
             parts_of.update(by_line(some))
             if (loss := total(some)) is not None:

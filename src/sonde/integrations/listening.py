@@ -1,6 +1,7 @@
 """Being called by torch: at its entries, and around the steps of all optimisers."""
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, cast, final
 
@@ -25,6 +26,7 @@ class Listening:
         """On which they are called, once it is chosen; 0 for any."""
         self.is_over = False
         """Whether they are called no more, though some may still be in place."""
+        self._own_s = 0.0
         self._undo: list[Callable[[], None]] = []
         self._at_steps: tuple[Callable[..., None], Callable[..., None]] | None = None
         self._step_hooks: list[Any] = []
@@ -32,15 +34,22 @@ class Listening:
 
     def guarded(self, function: Callable[..., None]) -> Callable[..., None]:
         """The same function as a listener."""
-        is_compiling, this_thread = torch.compiler.is_compiling, threading.get_ident
+        is_compiling, this_thread, clock = torch.compiler.is_compiling, threading.get_ident, time.perf_counter
 
         def call(*args: Any) -> None:
             if self.is_over or is_compiling() or (self.thread and self.thread != this_thread()):
                 return
+            began = clock()
             with self._guard:
                 function(*args)
+            self._own_s += clock() - began
 
         return call
+
+    def take_own_s(self) -> float:
+        """Seconds that listeners have taken since the last call."""
+        own_s, self._own_s = self._own_s, 0.0
+        return own_s
 
     def at(self, listener: Callable[[Any], None], *seams: Seam) -> None:
         """Call a listener with what passes there."""

@@ -4,6 +4,8 @@ import contextlib
 import os
 import sys
 import threading
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -13,7 +15,7 @@ from torch.optim import Optimizer
 from sonde.config import effective
 from sonde.core.records import Ending
 from sonde.integrations import entries
-from sonde.integrations.entries import Backward, Fetched, LossCall, Mode, Opened, Scaled
+from sonde.integrations.entries import Backward, Fetched, LossCall, Opened, Scaled
 from sonde.integrations.iterations import Iterations
 from sonde.integrations.listening import Listening
 from sonde.integrations.losses import Losses, weighed
@@ -31,7 +33,8 @@ from sonde.probes.seams import SCALER_STEP, ScalerStep
 from sonde.store import endings
 
 # Where a loss comes from is asked at the first steps and now and then: it is the same at nearly all of them.
-_LOOK_STEPS, _LOOK_AGAIN_STEPS = 20, 10
+_LOOK_STEPS, _LOOK_OFTEN_STEPS = 20, 200
+_OFTEN, _SELDOM = 10, 50
 _STEP_SIZE = (
     "num_items_in_batch"  # by which Transformers tells a model how many targets the micro-batches have together
 )
@@ -67,6 +70,8 @@ class Loop:
         """How many are under way: checkpointing calls one within another."""
         self._tries_left = 3  # looking for optimisers takes a while; a script may do without any
         self._uses_scaler = False
+        self._charged_s = 0.0
+        """What the watch has charged itself with since the last step, while it was called from here."""
         self._trainings = Trainings(script, start, self._settings, self._say)
         self._iterations = Iterations()
         self._losses, self._passes = Losses(), Passes()
@@ -83,7 +88,7 @@ class Loop:
         listening.at(self._on_scale, entries.SCALE)
         listening.at(self._on_opened, entries.LOADER_ITER)
         listening.at(self._on_fetch, entries.LOADER_NEXT)
-        listening.at(self._on_mode, entries.TRAIN)
+        listening.at(self._on_eval, entries.EVAL)
         listening.at(self._on_compile, entries.COMPILE, entries.COMPILE_IN_PLACE)
         listening.at(self._on_script, entries.SCRIPT)
         listening.at(self._on_scaler_step, SCALER_STEP)
@@ -110,7 +115,7 @@ class Loop:
     def _is_looking(self) -> bool:
         """Whether it is asked where the losses of this iteration come from."""
         num = self._iterations.num_closed
-        return num < _LOOK_STEPS or num % _LOOK_AGAIN_STEPS == 0
+        return num < _LOOK_STEPS or num % (_OFTEN if num < _LOOK_OFTEN_STEPS else _SELDOM) == 0
 
     # What is trained.
 
@@ -158,9 +163,11 @@ class Loop:
 
     def before_model(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """A whole model is about to be called: a new iteration, or an evaluation."""
-        if self._in_backward or self._in_step or self._watch is None:
+        if self._in_backward or self._watch is None:
             return
         is_evaluation = self._validation.called(module)
+        if self._in_step:  # in a closure
+            return
         num = len(self._trainings.optimizers)
         if num == 1 or len(self._iterations.stepped) == num or is_evaluation:
             known = set(module._forward_pre_hooks)
@@ -171,11 +178,14 @@ class Loop:
 
     def gave_loss(self, module: nn.Module, args: Any, kwargs: Any, loss: Tensor) -> None:
         """A whole model gave a single number, which may be the loss of the training or of an evaluation."""
-        given = (*args, *kwargs.values())
+        given, may_be_one = (*args, *kwargs.values()), self._validation.may_be_one(loss)
+        source = label(module)
+        if not may_be_one:
+            self._validation.read(source, given)
+        if not (may_be_one or self._is_looking or self._uses_scaler):
+            return
         rows, is_share = counts_of(given)[0] or 1, kwargs.get(_STEP_SIZE) is not None
-        call = self._losses.module(label(module), rows, loss, is_share=is_share)
-        if not self._validation.may_be_one(loss):
-            self._validation.read(call.source, given)
+        call = self._losses.module(source, rows, loss, is_share=is_share)
         if not self._in_step:
             self._validation.computed(call, loss, given)
 
@@ -199,8 +209,8 @@ class Loop:
         if is_all and len(optimizers) == 1 and not self._in_step and not self._in_backward:
             self._iterations.drop()
 
-    def _on_mode(self, event: Mode) -> None:
-        if event.module in self._roots and not event.training:
+    def _on_eval(self, module: nn.Module) -> None:
+        if module in self._roots:
             self._validation.eval_called()
 
     def _on_scale(self, event: Scaled) -> None:
@@ -224,7 +234,7 @@ class Loop:
         if self._watch is None or now is None or training is None:
             return
         if now is training or now.loader() is training.loader():
-            self._watch.batch(event.batch, waited_s=event.waited_s, worked_s=event.worked_s)
+            self._batch(self._watch, event)
         else:
             self._waiting = event
 
@@ -256,7 +266,7 @@ class Loop:
         if len(self._trainings.optimizers) < 2 and self._iterations.is_repeated(part):
             whole, parts = self._iterations.micro_step()
             if self._watch is not None:
-                self._watch.step(whole, parts=parts)
+                self._step(self._watch, whole, parts)
         self._iterations.add(part)
 
     def _before_step(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
@@ -305,13 +315,24 @@ class Loop:
             self._report()
         if parts and len(self._trainings.optimizers) == 1:
             self._validation.give_up("`backward` is called on several losses")
-        self._watch.step(whole, parts=parts)
+        self._watch.charge(self._listening.take_own_s() - self._charged_s)
+        self._charged_s = 0.0
+        self._step(self._watch, whole, parts)
+
+    def _step(self, watch: Watch, whole: Tensor | float | None, parts: Mapping[str, Tensor | float]) -> None:
+        began = time.perf_counter()
+        watch.step(whole, parts=parts)
+        self._charged_s += time.perf_counter() - began
+
+    def _batch(self, watch: Watch, fetched: Fetched) -> None:
+        began = time.perf_counter()
+        watch.batch(fetched.batch, waited_s=fetched.waited_s, worked_s=fetched.worked_s)
+        self._charged_s += time.perf_counter() - began
 
     def _go_on(self) -> None:
         """The training goes on: what was evaluated is complete."""
         if self._waiting is not None and self._watch is not None:
-            waiting = self._waiting
-            self._watch.batch(waiting.batch, waited_s=waiting.waited_s, worked_s=waiting.worked_s)
+            self._batch(self._watch, self._waiting)
             self._waiting = None
         if len(self._trainings.optimizers) == 1:
             self._close()

@@ -24,6 +24,7 @@ _OTHER = frozenset((*_VALIDATION, "heldout", "test", "testing", "testset", "test
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _reference: Any = StorageWeakRef
 _STRIDED = torch.strided
+_MOST_HELD_BYTES = 1 << 20
 _REHEARSAL = "_run_sanity_check"  # Lightning tries the validation on a few batches before it trains
 
 
@@ -110,20 +111,37 @@ def _split_words(frame: Any) -> Iterator[tuple[str, str]]:
                 yield name, value
 
 
+class _Memory(NamedTuple):
+    """Where a tensor lies."""
+
+    storage: Any
+    """A reference that does not keep it."""
+    offset: int
+    shape: Sequence[int]
+    strides: Sequence[int]
+
+
 @final
 class Memory:
     """The memory that the training read its targets from last, as long as it is that."""
 
     def __init__(self) -> None:
-        self._read: list[tuple[Any, int, Sequence[int], Sequence[int]]] = []
-        """By storage: where a tensor begins in it, its shape and its strides."""
+        self._held: list[Tensor] = []
+        """Of small ones the tensors themselves, which is quickly done; …"""
+        self._places: list[_Memory] = []
+        """… of large ones and parts of others, whose memory is not to be kept, where they lay."""
 
     def training(self, tensors: Iterable[Any]) -> None:
         """It computed a loss from these. Called at every step: what can wait is done later."""
-        self._read = [
-            (_reference(t.untyped_storage()), int(t.storage_offset()), t.shape, t.stride())
-            for t in tensors
-            if type(t) is Tensor and not t.requires_grad and t.layout is _STRIDED
+        self._places = []
+        self._held = [t for t in tensors if type(t) is Tensor and not t.requires_grad and t.layout is _STRIDED]
+        if any(t.nbytes > _MOST_HELD_BYTES or t._is_view() for t in self._held):
+            self._places = self._read()
+            self._held = []
+
+    def _read(self) -> list[_Memory]:
+        return self._places + [
+            _Memory(_reference(t.untyped_storage()), int(t.storage_offset()), t.shape, t.stride()) for t in self._held
         ]
 
     def has(self, tensors: Iterable[Any]) -> bool:
@@ -137,18 +155,19 @@ class Memory:
         """
         others = Memory()
         others.training(tensors)
-        return any(_overlap(one, other) for one in self._read for other in others._read)
+        return any(_overlap(one, other) for one in self._read() for other in others._read())
 
 
-def _overlap(one: tuple[Any, int, Sequence[int], Sequence[int]], other: tuple[Any, int, Any, Any]) -> bool:
+def _overlap(one: _Memory, other: _Memory) -> bool:
     if one[0].cdata != other[0].cdata:  # no other storage gets its address while there is a reference to it
         return False
-    (start, end), (first, last) = (_extent(*place) for _, *place in (one, other))
+    (start, end), (first, last) = _extent(one), _extent(other)
     return start < last and first < end
 
 
-def _extent(offset: int, shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+def _extent(memory: _Memory) -> tuple[int, int]:
     """Where in its storage a tensor lies, in values."""
+    _, offset, shape, strides = memory
     if 0 in shape:
         return 0, 0
     return offset, offset + 1 + sum((num - 1) * stride for num, stride in zip(shape, strides, strict=True))

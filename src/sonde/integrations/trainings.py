@@ -17,7 +17,7 @@ from sonde.monitor import ranks
 from sonde.monitor.watch import Watch, watch
 from sonde.store import endings
 
-_FLOOR_S = 2e-4  # a step: nobody who changed no line expects a tiny training to take twice as long
+_FLOOR_S = 1e-4  # a step: nobody who changed no line expects a tiny training to take twice as long
 _FOREIGN_STEPS = 3
 _MOST_RUNS = 32  # a search over settings in one script may train hundreds of times
 

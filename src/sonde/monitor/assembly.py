@@ -19,6 +19,7 @@ from sonde.kernels.columns import NUM_COLUMNS, Column, norm
 from sonde.kernels.histograms import NUM_BINS, NUM_COARSE, PERCENTS, coarse, percentiles
 from sonde.monitor.latest import Latest, Lookup
 from sonde.monitor.layers import SERIES, Layers, Step, layers
+from sonde.monitor.naps import Nap
 from sonde.monitor.sheets import ClipNote, Key, Report, Sheet
 from sonde.probes.statistics import tags
 from sonde.signals.ema import Ema, EmaState
@@ -26,6 +27,7 @@ from sonde.signals.moments import Moments, MomentsState
 from sonde.signals.trajectory import Trajectory
 
 _NAMED_STEPS = 10  # between two rows that name parameters that are not finite
+_RESTED_ROWS = 8  # small ones, after which the training gets the interpreter
 _MOST_COLUMNS = 256  # which parameters have a gradient may change at every step (experts)
 
 
@@ -109,6 +111,9 @@ class Assembly:
         if sheet.event is not None:
             self.event(*sheet.event)
             return
+        if sheet.naps:
+            self._rested(sheet.naps)
+            return
         if sheet.row is not None:
             table, plain = sheet.row
             late = {key.names[0]: float(value[0]) for key, value in found.items() if key.kind == "value"}
@@ -157,10 +162,10 @@ class Assembly:
         """Something happened at the last of the steps that were taken. On the thread that calls `consume`."""
         self._recorder.event(kind, step=self.step, data=data)
 
-    def _named_row(self, table: str, row: Mapping[str, float], when: float) -> None:
+    def _named_row(self, table: str, row: Mapping[str, float], when: float, *, yields: bool = True) -> None:
         names = tuple(row)
         values = np.fromiter(row.values(), np.float64, len(names))
-        self._append((table, names), table, lambda: names, Detail.ESSENTIAL, when, values)
+        self._append((table, names), table, lambda: names, Detail.ESSENTIAL, when, values, yields=yields)
 
     def _essential(
         self,
@@ -169,17 +174,7 @@ class Assembly:
         of_layers: Mapping[Key, Layers],
         losses: Sequence[float],
     ) -> None:
-        row: dict[str, float] = {}
-        if losses:
-            with np.errstate(all="ignore"):  # losses may be anything: what comes of them is recorded, not warned about
-                row["loss"] = loss = losses[0] if len(losses) == 1 else float(self._micro(losses))
-                self._ema_state, smooth = self._ema.step(self._ema_state, np.array([loss]))
-                self._moments_state, moments = self._moments.step(self._moments_state, np.array([loss]))
-            row["loss/ema"] = float(smooth[0])
-            row["loss/variance"] = float(moments.variance[0])
-            row["loss/skewness"] = float(moments.skewness[0])
-            row["loss/kurtosis"] = float(moments.kurtosis[0])
-            row["loss/num_micro"] = float(len(losses))
+        row = self._of_losses(losses)
         for key, value in found.items():
             if key.kind == "part":
                 row[f"loss/part@{key.names[0]}"] = float(value[0])
@@ -188,9 +183,38 @@ class Assembly:
         row.update(sheet.host)
         for optimizer in self._optimizers:
             row.update(self._norms(optimizer, sheet, found, of_layers))
-        names = tuple(row)
-        frame_values = np.fromiter(row.values(), np.float64, len(row))
-        self._append(("step", names), "step", lambda: names, Detail.ESSENTIAL, sheet.time, frame_values)
+        self._named_row("step", row, sheet.time)
+
+    def _of_losses(self, losses: Sequence[float]) -> dict[str, float]:
+        """The loss of a step and its moments, out of its micro-losses."""
+        if not losses:
+            return {}
+        with np.errstate(all="ignore"):  # losses may be anything: what comes of them is recorded, not warned about
+            loss = losses[0] if len(losses) == 1 else float(self._micro(losses))
+            self._ema_state, smooth = self._ema.step(self._ema_state, np.array([loss]))
+            self._moments_state, moments = self._moments.step(self._moments_state, np.array([loss]))
+        return {
+            "loss": loss,
+            "loss/ema": float(smooth[0]),
+            "loss/variance": float(moments.variance[0]),
+            "loss/skewness": float(moments.skewness[0]),
+            "loss/kurtosis": float(moments.kurtosis[0]),
+            "loss/num_micro": float(len(losses)),
+        }
+
+    def _rested(self, naps: Sequence[Nap]) -> None:
+        """Iterations in which nothing was looked at."""
+        for place, nap in enumerate(naps, 1):
+            if nap.loss is not None:
+                self._micro_losses.append(nap.loss)
+            if nap.taken is None:
+                self._num_micro += 1
+                continue
+            self.step += 1
+            losses, self._micro_losses = self._micro_losses, []
+            self._named_row("step", {**self._of_losses(losses), **nap.host}, nap.time, yields=place % _RESTED_ROWS == 0)
+            for loss in losses if len(losses) > 1 else ():
+                self._named_row("micro", {"loss/micro": loss}, nap.time)
 
     def _norms(
         self, optimizer: str, sheet: Sheet, found: Mapping[Key, Float64], of_layers: Mapping[Key, Layers]
@@ -371,6 +395,8 @@ class Assembly:
         when: float,
         numbers: Float64 | Float32,
         bins: int = 1,
+        *,
+        yields: bool = True,
     ) -> None:
         columns = self._columns.get(key)
         if columns is None:
@@ -378,12 +404,13 @@ class Assembly:
                 self._columns.clear()
             # The names of a thousand layers are made once, not at every step.
             columns = self._columns[key] = Columns(table, names(), detail, bins)
-        self._write(columns, when, numbers)
+        self._write(columns, when, numbers, yields=yields)
 
-    def _write(self, columns: Columns, when: float, numbers: Float64 | Float32) -> None:
+    def _write(self, columns: Columns, when: float, numbers: Float64 | Float32, *, yields: bool = True) -> None:
         with np.errstate(over="ignore"):
             self._recorder.append(Frame(columns, self.step, when, numbers.astype(np.float32)))
-        time.sleep(0)  # the training gets the interpreter now, not when it has waited for it for 5 ms
+        if yields:
+            time.sleep(0)  # the training gets the interpreter now, not when it has waited for it for 5 ms
 
 
 class _Iteration(NamedTuple):

@@ -112,8 +112,8 @@ class Budget:
             self._last_stream = handle, torch.cuda.current_stream(self._device)
         return self._last_stream[1]
 
-    def took(self, part: str, seconds: float, *, like: str) -> None:
-        """Our work took so long, as somebody else has measured; it hides where the part `like` does."""
+    def took(self, part: str, seconds: float, *, like: str | None = None) -> None:
+        """Our work took so long, as somebody else has measured; it hides where the part `like` does, if any."""
         self._charges.on_host(part, seconds, like=like)
 
     def prepares_next(self) -> None:

@@ -1,8 +1,10 @@
 """Where the numbers of an iteration are gathered, and from where they are sent off without waiting for the device."""
 
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +14,7 @@ from sonde.kernels.histograms import NUM_BINS
 from sonde.monitor.assembly import now
 from sonde.monitor.budget import Budget
 from sonde.monitor.epochs import Epoch
+from sonde.monitor.naps import Nap, Naps, Taken, as_number, as_parts
 from sonde.monitor.notices import Notices
 from sonde.monitor.optimizers import Optimised
 from sonde.monitor.pipeline import Pipeline
@@ -59,10 +62,15 @@ class Desk:
         self.epoch = Epoch()
         self._starvation = Starvation()
         self._last_end = time.perf_counter()
+        self._naps, self._own_s = Naps(), 0.0
+        """Iterations that rested, and what the present one, if it does, has taken of us so far."""
+        self._thread = threading.get_ident()
+        """That of the training."""
 
     def move_to(self, device: torch.device) -> None:
         """The parameters are on this device, or were moved to it."""
         self.device = device
+        self._on_cpu = device.type == "cpu"
         self.budget = Budget(self._share, device, floor_s=self._floor_s)
         self._transport: Transport = PinnedRing(device, self._most_values()) if device.type == "cuda" else AtOnce()
 
@@ -74,7 +82,7 @@ class Desk:
     @property
     def is_capturing(self) -> bool:
         """Whether the user is recording a CUDA graph: then nothing of ours may get into it."""
-        return self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        return not self._on_cpu and self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
     @property
     def rests(self) -> bool:
@@ -107,6 +115,90 @@ class Desk:
         else:
             sheet.host[f"loss/part@{key.names[0]}"] = plain(value)
 
+    def begin(self, part: str) -> float:
+        """A part of our work begins; what `end` wants to know."""
+        return time.perf_counter() if self._is_light or self.is_capturing else self.budget.begin(part)
+
+    def end(self, part: str, began: float) -> None:
+        """It is over."""
+        if self._is_light:
+            self._own_s += time.perf_counter() - began
+        else:
+            self.budget.end(part, began)
+
+    @property
+    def _is_light(self) -> bool:
+        """Whether this iteration may be closed by `doze`."""
+        return self._on_cpu and self._schedule.rests
+
+    def doze(
+        self, loss: Any, parts: Mapping[str, Any] | None, counts: Mapping[str, int | None], probing: Probing
+    ) -> bool:
+        """Close an iteration that rests, and leave it to `flush` to complete it.
+
+        Args:
+            loss: Its loss, and
+            parts: what that is made of.
+            counts: Its samples and tokens, where the user says them.
+            probing: What is measured beside the optimisers.
+
+        Returns:
+            False where there is more to it: then nothing was done, and `close` is to be called.
+        """
+        began = time.perf_counter()
+        sheet = self.sheet
+        number, host = as_number(loss), as_parts(parts or {})
+        if host is None or (number is None and loss is not None):
+            return False
+        if sheet.tensors or sheet.skipped or not self._is_light:
+            return False
+        is_step = any(optimised.applied for optimised in self._optimised.values())
+        if not probing.rest(is_step=is_step):
+            return False
+        spent = self.spent
+        spent["time/step"] += began - self._last_end
+        self._take_counts(counts)
+        host.update(sheet.host)
+        nap = Nap(now(), number, host)
+        is_enough = self._naps.add(nap)
+        self._thread = threading.get_ident()
+        sheet.host = {}
+        if is_step:
+            self._schedule.iteration += 1
+            self.spent = defaultdict(float)
+            nap.taken = Taken(spent, self._own_s + time.perf_counter() - began)
+            self._own_s = 0.0
+            if is_enough or not self._schedule.rests:
+                self.flush()
+        else:
+            self._own_s += time.perf_counter() - began
+        return True
+
+    def flush(self) -> None:
+        """Hand over the iterations that rested, on the thread of the training; they are charged to the next."""
+        naps = self._naps.take()
+        if not naps:
+            return
+        began = time.perf_counter()
+        steps = [nap for nap in naps if nap.taken is not None]
+        elapsed = sum(nap.taken.spent["time/step"] for nap in steps if nap.taken is not None)
+        starved = self._starvation.take()
+        for nap in steps:
+            assert nap.taken is not None
+            spent, own_s = nap.taken
+            if starved is not None and elapsed > 0:
+                spent["time/starved"] = starved * spent["time/step"] / elapsed
+            self.budget.took("step", own_s)
+            self._note_times(nap.host, spent, with_norms=False)
+        self._pipeline.put(Sheet(now(), naps=naps), NOTHING)
+        self._own_s += time.perf_counter() - began
+
+    def put(self, sheet: Sheet, delivery: Delivery) -> None:
+        """Queue a sheet behind the iterations that rested, if this is the thread of the training."""
+        if threading.get_ident() == self._thread:
+            self.flush()
+        self._pipeline.put(sheet, delivery)
+
     def close(
         self,
         sheet: Sheet,
@@ -125,14 +217,11 @@ class Desk:
             began: When we did, on the budget's clock.
             is_capturing: See there.
         """
+        self.flush()
         sheet.time = now()
         spent = self.spent
         spent["time/step"] += began - self._last_end
-        for quantity, given in counts.items():
-            count = self._counted.get(quantity) if given is None else given
-            if count is not None:
-                spent[quantity] += count
-        self._counted = {}
+        self._take_counts(counts)
         over = bool(sheet.applied or sheet.skipped)  # else a micro-step, whose time is the step's
         if over:
             sheet.readings = probing.collect()
@@ -146,9 +235,20 @@ class Desk:
             self.spent = defaultdict(float)
         self.budget.end("step", began)
         self.budget.took("hooks", probing.clock.take(), like="pre")
+        self.budget.took("rest", self._own_s)
+        self._own_s = 0.0
         if sheet.applied:
-            self._note_times(sheet, spent, with_norms=with_norms)
+            if (starved := self._starvation.take()) is not None:
+                spent["time/starved"] = starved
+            self._note_times(sheet.host, spent, with_norms=with_norms)
         self._pipeline.put(sheet, delivery, self._transport.patience)
+
+    def _take_counts(self, counts: Mapping[str, int | None]) -> None:
+        for quantity, given in counts.items():
+            count = self._counted.get(quantity) if given is None else given
+            if count is not None:
+                self.spent[quantity] += count
+        self._counted = {}
 
     def left(self) -> None:
         """The training goes on: time is its own from now."""
@@ -170,7 +270,7 @@ class Desk:
         sheet.let_go()
         return delivery
 
-    def _note_times(self, sheet: Sheet, spent: defaultdict[str, float], *, with_norms: bool) -> None:
+    def _note_times(self, host: dict[str, float], spent: dict[str, float], *, with_norms: bool) -> None:
         elapsed = spent["time/step"]
         self._schedule.stretch, cost = self.budget.step(elapsed, with_norms=with_norms)
         shared = [optimised.sharing for optimised in self._optimised.values() if optimised.sharing is not None]
@@ -181,18 +281,16 @@ class Desk:
             self._notices.not_measured("grad/norm", "reading all gradients takes more than the budget: only some steps")
         for quantity in ("samples", "tokens"):
             if (count := spent.pop(quantity, None)) is not None and elapsed > 0:
-                sheet.host[f"throughput/{quantity}_per_s"] = count / elapsed
+                host[f"throughput/{quantity}_per_s"] = count / elapsed
                 self.epoch.count(quantity, count)
         self.epoch.count("steps", 1)
-        if (starved := self._starvation.take()) is not None:
-            spent["time/starved"] = starved
-        sheet.host.update(spent)
-        sheet.host.update(cost)
+        host.update(spent)
+        host.update(cost)
 
-    def put_row(self, table: str, row: dict[str, float]) -> None:
-        """Record a row that is complete."""
-        if row:
-            self._pipeline.put(Sheet(now(), row=(table, row)), NOTHING)
+    def end_epoch(self) -> None:
+        """An epoch is over, with the last step."""
+        self.flush()
+        self._pipeline.put(Sheet(now(), row=("epoch", self.epoch.close())), NOTHING)
 
     def leave(self) -> None:
         """Let go of what belongs to the device."""

@@ -131,6 +131,18 @@ class Probing:
             self._turns[place] = schedule.next_turn(family, probe.num_slots)
         return len(self._begun) > num_begun
 
+    def rest(self, *, is_step: bool) -> bool:
+        """An iteration that rests is over, or where it is none a micro-step, and the next begins.
+
+        Returns:
+            False where there is more to do than to count it: then nothing was done, and `collect` and `arm` are to be
+            called.
+        """
+        if is_step:
+            return self.preflight.rest()
+        self.preflight.loss(None)
+        return True
+
     def collect(self) -> list[Reading]:
         """It is over."""
         readings: list[Reading] = []

@@ -9,6 +9,7 @@ from sonde.monitor.cadences import Cadences
 
 _MOST_EARLY = 100  # slots: with a thousand blocks the first steps would be twice as long
 _ROUNDING = 1e-6  # iterations
+_FOR_COSINES = 3  # iterations in a row: a sketch of the weights before, one after it, and that of the update before
 # A poisoned batch is gone when its step is over, so inputs are stretched last.
 _STRETCHED_LAST = frozenset({"inputs"})
 _STRETCH_BEFORE_LAST = 10.0
@@ -18,15 +19,15 @@ class _Clock:
     """Begin and end of an iteration, in steps of cadences that nobody stretches."""
 
     def __init__(self) -> None:
-        self.begin, self.end = 0.0, 1.0
+        self.begin, self.end, self.pace = 0.0, 1.0, 1.0
 
     def advance(self, pace: float, *, holds: bool) -> None:
         """The next iteration, which lasts so long; turns of the last one are its own where that `holds` them."""
-        self.begin, self.end = self.begin if holds else self.end, self.end + pace
+        self.begin, self.end, self.pace = self.begin if holds else self.end, self.end + pace, pace
 
     def set(self, iteration: int, pace: float) -> None:
         """An iteration that does not follow the last one."""
-        self.begin, self.end = float(iteration), iteration + pace
+        self.begin, self.end, self.pace = float(iteration), iteration + pace, pace
 
 
 class Schedule:
@@ -48,8 +49,9 @@ class Schedule:
         self._iteration = 0
         self.version = 0
         """Changes with whatever `next_turn` depends on, but for the iteration."""
-        self.norm_steps = 1
-        """Of so many steps one has its global norms read."""
+        self._norm_steps = 1
+        self._rests_before = 0
+        """From a resting iteration on, all before this one rest as well, unless something is changed."""
         self.rests = False
         """Whether nothing has its turn in this iteration, the loss and the learning rate apart."""
         self._stretch = 1.0
@@ -69,6 +71,11 @@ class Schedule:
 
     @iteration.setter
     def iteration(self, number: int) -> None:
+        if number == self._iteration + 1 and number < self._rests_before:  # nearly always, where there are any
+            self._iteration = number
+            self._usual_clock.end += self._usual_clock.pace
+            self._last_clock.end += self._last_clock.pace
+            return
         before, goes_on = self._phase, number == self._iteration + 1
         self._iteration = number
         if self._phase != before:
@@ -82,14 +89,32 @@ class Schedule:
                 clock.set(number, pace)
         if not goes_on:
             self._quiet.clear()
-        self.rests = False
+        self.rests, self._rests_before = False, 0
         if self.norm_steps > 1 and number % self.norm_steps:
             is_looked_at = self._burst.due(number) or self._sweep.due(number)
-            self.rests = not is_looked_at and not any(self.due("cosines", ahead) for ahead in range(3))
+            self.rests = not is_looked_at and not any(self.due("cosines", ahead) for ahead in range(_FOR_COSINES))
+            if self.rests:
+                self._rests_before = self._wakes_at()
+
+    def _wakes_at(self) -> int:
+        number = self._iteration
+        with_norms = number - number % self.norm_steps + self.norm_steps
+        for_cosines = self.next_turn("cosines", 1) - _FOR_COSINES + 1
+        others = self._burst.start_step, self._sweep.start_step, self.cadences.early_steps
+        return min(with_norms, for_cosines, *(start for start in others if start > number))
 
     def wake(self) -> None:
         """Something is looked at in this iteration all the same: it does not rest."""
-        self.rests = False
+        self.rests, self._rests_before = False, 0
+
+    @property
+    def norm_steps(self) -> int:
+        """Of so many steps one has its global norms read."""
+        return self._norm_steps
+
+    @norm_steps.setter
+    def norm_steps(self, num: int) -> None:
+        self._norm_steps, self._rests_before = num, 0
 
     @property
     def _phase(self) -> str:
@@ -112,17 +137,17 @@ class Schedule:
     @stretch.setter
     def stretch(self, factor: float) -> None:
         if factor != self._stretch:
-            self._stretch = factor
+            self._stretch, self._rests_before = factor, 0
             self.version += 1
 
     def burst(self, num_steps: int) -> None:
         """Measure everything at each of the next steps, from the next iteration on."""
-        self._burst = Burst(self.iteration + 1, num_steps)
+        self._burst, self._rests_before = Burst(self.iteration + 1, num_steps), 0
         self.version += 1
 
     def sweep(self, num_steps: int) -> None:
         """Have everything measured once within the next steps, each slot in its turn, whatever the budget says."""
-        self._sweep = Burst(self.iteration + 1, num_steps)
+        self._sweep, self._rests_before = Burst(self.iteration + 1, num_steps), 0
 
     def due(self, family: str, ahead: int = 0) -> bool:
         """Whether a family (a field of `Cadences`) has its turn now, or so many iterations ahead."""

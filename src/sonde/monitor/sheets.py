@@ -1,12 +1,13 @@
 """What the training thread notes down in a step, for the background to work out."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from sonde.core.records import Float64
+from sonde.monitor.naps import Nap
 from sonde.probes.probe import Reading, Row
 
 # What every step must have. The rest may be left behind where there is no room.
@@ -76,6 +77,8 @@ class Sheet:
     """A sheet of its own: something that happened after the last step, and what is to be said about it."""
     row: tuple[str, dict[str, float]] | None = None
     """A sheet of its own: a row after the last step, of this table (an evaluation, an epoch)."""
+    naps: Sequence[Nap] = ()
+    """A sheet of its own: iterations that rested, in order."""
     sizes: list[tuple[Key, int]] = field(default_factory=list)
     """Filled in when the tensors are sent: what the numbers that come back are."""
     reports: list[tuple[int, Report]] = field(default_factory=list)

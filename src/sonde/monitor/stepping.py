@@ -76,6 +76,13 @@ class Stepping:
             optimised.begin()
             self._put_last(optimised)
 
+    def begin_iteration(self) -> None:
+        """Get ready for the next, after one that rested."""
+        for optimised in self._optimised.values():
+            optimised.begin()
+            if not self._desk.rests:  # else nothing is read in it
+                self._put_last(optimised)
+
     def read_replayed(self, sheet: Sheet) -> None:
         """A step inside a replayed CUDA graph calls no hook: its gradients and weights are still where they were."""
         for optimised in self._optimised.values():
@@ -101,12 +108,12 @@ class Stepping:
             optimised.captured = True
             return
         if desk.rests:
-            began = time.perf_counter()
+            began = desk.begin("pre")
             with self._guard:
                 _note_settings(desk.sheet, optimised)
                 note_scaling(desk.sheet, optimised)
+            desk.end("pre", began)
             optimised.entered = time.perf_counter()
-            desk.budget.took("pre", optimised.entered - began, like="pre")
             return
         began = desk.budget.begin("pre")
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
@@ -254,9 +261,13 @@ def _note_settings(sheet: Sheet, optimised: Optimised) -> None:
         # The first group's rate is the run's, so that a group added later does not cut the series.
         of_groups = [(f"lr{at}.{i}" if at else f"lr@{i}",) for i in range(len(groups))] if len(groups) > 1 else [()]
         optimised.lr_tags = [(f"lr{at}", *of_groups[0]), *of_groups[1:]]
+    host = sheet.host
     for group, tags in zip(groups, optimised.lr_tags, strict=True):
         lr = group.get("lr")
-        if isinstance(lr, Tensor) and lr.device.type != "cpu":
+        if type(lr) is float:
+            for tag in tags:
+                host[tag] = lr
+        elif isinstance(lr, Tensor) and lr.device.type != "cpu":
             sheet.add(Key("lr", optimised.name, tags), lr.detach().clone())  # schedulers change it in place
         elif lr is not None:
-            sheet.host.update(dict.fromkeys(tags, float(lr)))
+            host.update(dict.fromkeys(tags, float(lr)))

@@ -31,7 +31,7 @@ from sonde.monitor.schedule import Schedule
 from sonde.monitor.sheets import Key, Sheet
 from sonde.monitor.stepping import Stepping, share_between_ranks
 from sonde.monitor.sweeps import Sweeps
-from sonde.monitor.transport import NOTHING
+from sonde.monitor.transport import NOTHING, Delivery
 from sonde.probes.parameters import Watched, parameter_names
 from sonde.sinks.sink import Sink
 from sonde.store import endings
@@ -82,6 +82,7 @@ class Watch:
         cadence = cadence or with_intervals(ON_GPU if device.type == "cuda" else ON_CPU, intervals)
         self._schedule, self._sweeps = Schedule(cadence), Sweeps()
         self._pipeline: Pipeline[Sheet] = Pipeline(self._consume, strict=strict)
+        self._put: Callable[[Sheet, Delivery], None] = self._pipeline.put
         self._notices = Notices(self._put_event, self._pipeline.fail)
         self._guard = Guard(self._notices.fail, strict=strict)
         self._audience = Audience(
@@ -132,6 +133,7 @@ class Watch:
             reader.refresh(one)
         share_between_ranks(list(optimised.values()), call, self._schedule, notices)
         self._desk = Desk(device, optimised, self._schedule, self._pipeline, notices, share=share, floor_s=floor_s)
+        self._put = self._desk.put
         self._stepping = Stepping(optimised, reader, self._desk, self._guard)
         if on_gpu:
             for one in optimised.values():
@@ -205,6 +207,13 @@ class Watch:
             self._schedule.sweep(num_steps)
             self._put_event("sweep", {"num_steps": num_steps})
         desk = self._desk
+        counts = {"samples": samples, "tokens": tokens}
+        if desk.rests:
+            with self._guard:
+                if desk.doze(loss, parts, counts, self._probing):
+                    self._stepping.begin_iteration()
+                    desk.left()
+                    return
         is_capturing = desk.is_capturing
         began = time.perf_counter() if is_capturing else desk.budget.begin("step")
         sheet = desk.turn()
@@ -221,7 +230,6 @@ class Watch:
                         check_tag(f"loss/part@{name}")
                         desk.note(sheet, Key("part", names=(name,)), part)
             with self._guard:
-                counts = {"samples": samples, "tokens": tokens}
                 desk.close(sheet, counts, self._probing, began, is_capturing=is_capturing)
         finally:
             desk.left()
@@ -257,10 +265,18 @@ class Watch:
         if worked_s > 0 and not torch.cuda.is_initialized():  # type: ignore[no-untyped-call] # else a GPU is idle
             desk.spent["time/data_work"] += worked_s
         if not self._closed:
-            began = time.perf_counter() if desk.is_capturing else desk.budget.begin("data")
+            began = desk.begin("data")
             with self._guard:
                 desk.count(self._probing.batch(batch))
-            desk.budget.end("data", began)
+            desk.end("data", began)
+
+    def charge(self, own_s: float) -> None:
+        """Count so many seconds as watching: what an integration spends beside the calls that it makes here.
+
+        They are part of what the end of the run says the watching took. No cadence can spare them, so none is stretched
+        for them.
+        """
+        self._desk.budget.total_own_s += max(own_s, 0.0)
 
     def end_of_data(self) -> None:
         """The data have come to an end: what follows before the next step may be an evaluation. `data` calls it."""
@@ -298,14 +314,14 @@ class Watch:
                     else:
                         found[f"val/{name}"] = plain(value)
             if given:
-                self._pipeline.put(sheet, desk.send(sheet, is_capturing=desk.is_capturing))
+                desk.put(sheet, desk.send(sheet, is_capturing=desk.is_capturing))
 
     def epoch(self) -> None:
         """An epoch is over: its number, length and speed become a row of the table `epoch`."""
         if not self._closed:
             with self._guard:
                 self._probing.preflight.boundary()
-                self._desk.put_row("epoch", self._desk.epoch.close())
+                self._desk.end_epoch()
 
     def burst(self, num_steps: int) -> None:
         """Measure everything at each of the next steps, whatever the cadences and the budget say.
@@ -322,17 +338,23 @@ class Watch:
         if self._pipeline.is_current_thread:  # found in the numbers of a step that is not the last of those that wait
             self._assembly.event(kind, data)
         else:
-            self._pipeline.put(Sheet(now(), event=(kind, dict(data))), NOTHING)
+            self._put(Sheet(now(), event=(kind, dict(data))), NOTHING)
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings so far, alarms first; those of the last steps come within half a second or so."""
         return self._audience.findings()
 
+    def _drain(self, timeout_s: float) -> None:
+        """Wait until all steps so far are consumed, no longer than this."""
+        with self._guard:
+            self._desk.flush()
+        self._pipeline.drain(timeout_s)
+
     # Checkpoints.
 
     def state_dict(self) -> dict[str, Any]:
         """All that a later session needs to go on without a jump, in plain numbers: put it into your checkpoint."""
-        self._pipeline.drain(_CLOSE_S)
+        self._drain(_CLOSE_S)
         return {
             "version": 1,
             "iteration": self._schedule.iteration,
@@ -345,7 +367,7 @@ class Watch:
         """Go on from a checkpoint; where the run was ahead of it, a new branch begins."""
         if state.get("version") != 1:
             raise ValueError(f"`load_state_dict` reads version 1 of Sonde's state, got {state.get('version')!r}.")
-        self._pipeline.drain(_CLOSE_S)
+        self._drain(_CLOSE_S)
         self._desk.restart(int(state.get("epoch", 0)))
         self._schedule.resume(int(state["iteration"]))
         self._assembly.load_state_dict(state)
@@ -374,6 +396,8 @@ class Watch:
         self._probing.close()
         is_finished = ending is Ending.FINISHED
         patience_s = _CLOSE_S if is_finished else _CLOSE_HURRY_S
+        with self._guard:
+            self._desk.flush()
         try:
             self._pipeline.close(patience_s)
         finally:
@@ -402,6 +426,6 @@ class Watch:
             self.close()
             return
         ending, reason = endings.describe(kind, value)
-        self._pipeline.drain(_CLOSE_HURRY_S)  # the steps that were made before it count
+        self._drain(_CLOSE_HURRY_S)  # the steps that were made before it count
         self._audience.relay.event("exception", step=self._assembly.step, data={"reason": reason})
         self.end(ending, reason)

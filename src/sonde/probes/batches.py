@@ -280,6 +280,9 @@ def _sequence(batch: Any) -> int | None:
 
 
 def _first(batch: Any) -> Tensor | None:
+    quick = batch[0] if type(batch) in (list, tuple) and batch else batch
+    if type(quick) is Tensor and quick.dim() > 0 and not quick.is_nested:  # asked at every step
+        return quick
     tensors = (tensor for _, tensor in _tensors(batch))
     return next((t for t in tensors if t.dim() > 0 and not t.is_nested), None)
 

@@ -98,6 +98,11 @@ class Hooks:
         handle = tensor.register_hook(hook)  # type: ignore[no-untyped-call]
         self._attached.append((hook, handle))
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether `release` has nothing to do."""
+        return not self._attached and self._failure is None
+
     def release(self) -> None:
         """Take everything away.
 

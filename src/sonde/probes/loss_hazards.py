@@ -82,10 +82,22 @@ class LossHazards:
         """An iteration begins; `is_armed` is whether others look at it."""
         self._iteration += 1
         self._exponents = None
-        asked = self._logarithm.of and "probabilities-vanish" not in self._said
-        if asked and (is_armed or self._iteration % _EVERY == 0):
+        if self._is_asked and (is_armed or self._iteration % _EVERY == 0):
             for model in self._models.values():
                 self._hooks.after(model, self._forwarded)
+
+    @property
+    def _is_asked(self) -> bool:
+        return bool(self._logarithm.of) and "probabilities-vanish" not in self._said
+
+    @property
+    def rests(self) -> bool:
+        """Whether the next iteration, which nobody else looks at, is none of its own."""
+        return not self._is_asked or (self._iteration + 1) % _EVERY != 0
+
+    def rest(self) -> None:
+        """An iteration that is not looked at begins."""
+        self._iteration += 1
 
     def _forwarded(self, _model: nn.Module, _args: Any, output: Any) -> None:
         found = first_tensor(output)

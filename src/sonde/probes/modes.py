@@ -101,9 +101,8 @@ class Modes:
                 (m for m in model.modules() if isinstance(m, _BatchNorm) and m.num_batches_tracked is not None), None
             )
         counter = self._counters[name]
-        if counter is None or counter.num_batches_tracked is None:
-            return -1
-        return int(counter.num_batches_tracked._version)
+        counted = None if counter is None else counter._buffers.get("num_batches_tracked")
+        return -1 if counted is None else int(counted._version)
 
     def _tell(self, check: str, name: str) -> None:
         if (check, name) in self._said:

@@ -79,6 +79,8 @@ class Preflight:
         self._iteration = -1
         self.is_armed = self._stepped = False
         """Whether this iteration is looked at."""
+        self._rests_before = 0
+        """None is before this one."""
         self._clip_line: str | None = None
         self._clipped = self._said_clip = False
         self._pending: list[Reading] = []
@@ -96,7 +98,8 @@ class Preflight:
     def arm(self, slots: Sequence[int] = (0,)) -> None:
         """An iteration begins. To be called at every one: which are looked at is decided here."""
         self._iteration += 1
-        self.is_armed = self._iteration < self._steps or self._iteration % self._glance_steps < _GLANCE_LENGTH
+        self.is_armed = self._is_looked_at(self._iteration)
+        self._rests_before = 0 if self.is_armed else self._next_look()
         self._stepped = self._clipped = False
         self._hazards.attach(is_armed=self.is_armed)
         if not self.is_armed:
@@ -110,6 +113,29 @@ class Preflight:
             self._membership.attach(self._hooks)
         if self._iteration == 0:
             self._symmetry.begin()
+
+    def _is_looked_at(self, iteration: int) -> bool:
+        return iteration < self._steps or iteration % self._glance_steps < _GLANCE_LENGTH
+
+    def _next_look(self) -> int:
+        """The first iteration after this one that is looked at."""
+        following = self._iteration + 1
+        return following if self._is_looked_at(following) else -(-following // self._glance_steps) * self._glance_steps
+
+    def rest(self) -> bool:
+        """An iteration that was not looked at is over, and another begins: `loss`, `collect` and `arm` in one.
+
+        Returns:
+            False where there is more to do than to count it: then nothing was done, and they are to be called.
+        """
+        is_idle = self._hooks.is_idle and not self._pending and self._hazards.rests
+        if not is_idle or self._iteration + 1 >= self._rests_before:
+            return False
+        self._iteration += 1
+        self._hazards.rest()
+        self._modes.mark()
+        self._stepped = self._clipped = False
+        return True
 
     def batch(self, x: Any, y: Any) -> None:
         """A batch on its way: inputs and targets, as far as they can be told apart."""

@@ -1,0 +1,149 @@
+"""Steps that rest are noted in a hurry and written later; what is written is the same."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import sonde
+from sonde.core.cadences import every
+from sonde.monitor.budget import Budget
+from sonde.monitor.cadences import Cadences
+from sonde.monitor.naps import as_parts
+
+from . import loops
+
+NUM_STEPS = 60
+RARELY = Cadences(layers=every(1000), cosines=every(1000), rotating=every(1000), blocks=every(1000))
+
+
+@pytest.fixture(autouse=True)
+def _most_steps_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Budget.step
+
+    def step(self: Budget, *args: Any, **kwargs: Any) -> Any:
+        self.norm_steps = 16
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Budget, "step", step)
+
+
+def rested(run: Path) -> set[int]:
+    return set(range(1, NUM_STEPS + 1)) - set(sonde.load(run).series("grad/norm").step.tolist())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda loss: loss,
+        lambda loss: loss.detach().double(),
+        lambda loss: loss.item(),
+        lambda loss: np.float32(loss.item()),
+        lambda loss: loss.detach().expand(3),
+    ],
+    ids=["tensor", "double", "number", "numpy", "several"],
+)
+def test_every_step_has_its_loss_however_it_is_given(tmp_path: Path, given: Callable[[Tensor], Any]) -> None:
+    net = loops.model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    losses, rates = [], []
+    with loops.watching(net, optimizer, tmp_path / "run", cadence=RARELY) as watch:
+        for i, batch in enumerate(watch.data(loops.batches(NUM_STEPS))):
+            optimizer.param_groups[0]["lr"] = 0.1 / (1 + i)
+            optimizer.zero_grad()
+            loss = loops.loss_of(net, batch)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            rates.append(0.1 / (1 + i))
+            optimizer.param_groups[0]["lr"] = 7.0  # as a scheduler would, before the iteration is closed
+            watch.step(given(loss), parts={"half": loss.detach() / 2 if i % 2 else 0.5})
+    run = tmp_path / "run"
+    assert len(rested(run)) > NUM_STEPS / 2
+    np.testing.assert_allclose(loops.values(run, "loss"), losses, rtol=1e-6)
+    np.testing.assert_allclose(loops.values(run, "lr"), rates, rtol=1e-6)
+    halves = [loss / 2 if i % 2 else 0.5 for i, loss in enumerate(losses)]
+    np.testing.assert_allclose(loops.values(run, "loss/part@half"), halves, rtol=1e-6)
+    for tag in ("loss/ema", "time/step", "time/data", "time/optimizer", "monitor/time", "throughput/samples_per_s"):
+        assert np.isfinite(loops.values(run, tag)).all(), tag
+
+
+def test_micro_steps_that_rest_belong_to_their_step(tmp_path: Path) -> None:
+    net = loops.model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    expected = []
+    with loops.watching(net, optimizer, tmp_path / "run", cadence=RARELY) as watch:
+        batches = iter(loops.batches(3 * NUM_STEPS))
+        for _ in range(NUM_STEPS):
+            optimizer.zero_grad()
+            micro = []
+            for place in range(3):
+                loss = loops.loss_of(net, next(batches))
+                loss.backward()
+                micro.append(loss.item())
+                if place == 2:
+                    optimizer.step()
+                watch.step(loss, samples=4)
+            expected.append(np.mean(micro))
+    run = tmp_path / "run"
+    assert len(rested(run)) > NUM_STEPS / 2
+    np.testing.assert_allclose(loops.values(run, "loss"), expected, rtol=1e-6)
+    assert set(loops.values(run, "loss/num_micro")) == {3.0}
+    assert len(sonde.load(run).series("loss/micro").value) == 3 * NUM_STEPS
+
+
+def test_evaluations_epochs_and_events_stand_at_the_last_step_before_them(tmp_path: Path) -> None:
+    net = loops.model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with loops.watching(net, optimizer, tmp_path / "run", cadence=RARELY) as watch:
+        for step, batch in enumerate(loops.batches(NUM_STEPS), 1):
+            optimizer.zero_grad()
+            loss = loops.loss_of(net, batch)
+            loss.backward()
+            optimizer.step()
+            watch.step(loss)
+            if step % 7 == 0:
+                watch.evaluate(loss=float(step))
+            if step % 10 == 0:
+                watch.epoch()
+            if step == 45:
+                watch.not_measured("something", "for a test")
+    run = sonde.load(tmp_path / "run")
+    assert 45 in rested(tmp_path / "run")
+    found = run.series("val/loss")
+    assert found.step.tolist() == found.value.tolist() == list(range(7, NUM_STEPS + 1, 7))
+    assert run.series("epoch").step.tolist() == list(range(10, NUM_STEPS + 1, 10))
+    assert run.series("epoch/steps").value.tolist() == [10.0] * (NUM_STEPS // 10)
+    said = [e.step for e in run.events() if e.kind == "not-measured" and e.data["tag"] == "something"]
+    assert said == [45]
+
+
+def test_what_rested_is_in_the_checkpoint_and_in_the_run_that_fails(tmp_path: Path) -> None:
+    def train() -> None:
+        net = loops.model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        with loops.watching(net, optimizer, tmp_path / "run", cadence=RARELY) as watch:
+            for step, batch in enumerate(loops.batches(NUM_STEPS), 1):
+                optimizer.zero_grad()
+                loss = loops.loss_of(net, batch)
+                loss.backward()
+                optimizer.step()
+                watch.step(loss)
+                if step in (30, 41):
+                    assert watch.state_dict()["step"] == step
+                if step == 45:
+                    raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        train()
+    assert len(loops.values(tmp_path / "run", "loss")) == 45
+
+
+def test_parts_with_names_that_make_no_tag_are_left_to_others() -> None:
+    assert as_parts({"a": 0.5, "b": torch.tensor(2.0)}) == {"loss/part@a": 0.5, "loss/part@b": 2.0}
+    assert as_parts({"bad name\n": 0.5}) is None
+    assert as_parts({"a": torch.zeros(2)}) is None
