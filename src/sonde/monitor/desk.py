@@ -126,6 +126,14 @@ class Desk:
         else:
             self.budget.end(part, began)
 
+    def took(self, part: str, began: float) -> None:
+        """A part that nobody looks at on the device has taken the time since then."""
+        seconds = time.perf_counter() - began
+        if self._is_light:
+            self._own_s += seconds
+        else:
+            self.budget.took(part, seconds, like=part)
+
     @property
     def _is_light(self) -> bool:
         """Whether this iteration may be closed by `doze`."""
@@ -160,7 +168,7 @@ class Desk:
         self._take_counts(counts)
         host.update(sheet.host)
         nap = Nap(now(), number, host)
-        is_enough = self._naps.add(nap)
+        self._naps.add(nap)
         self._thread = threading.get_ident()
         sheet.host = {}
         if is_step:
@@ -168,28 +176,29 @@ class Desk:
             self.spent = defaultdict(float)
             nap.taken = Taken(spent, self._own_s + time.perf_counter() - began)
             self._own_s = 0.0
-            if is_enough or not self._schedule.rests:
-                self.flush()
         else:
             self._own_s += time.perf_counter() - began
         return True
 
+    def wake(self) -> None:
+        """After `doze`: hand over what rested, if it has waited for long or the next iteration does not rest."""
+        if not self._schedule.rests or self._naps.are_enough:
+            self.flush()
+
     def flush(self) -> None:
-        """Hand over the iterations that rested, on the thread of the training; they are charged to the next."""
+        """Hand over the iterations that rested, on the thread of the training; that is charged to the next one."""
         naps = self._naps.take()
         if not naps:
             return
         began = time.perf_counter()
-        steps = [nap for nap in naps if nap.taken is not None]
-        elapsed = sum(nap.taken.spent["time/step"] for nap in steps if nap.taken is not None)
+        steps = [(nap.host, nap.taken) for nap in naps if nap.taken is not None]
+        elapsed = sum(taken.spent["time/step"] for _, taken in steps)
         starved = self._starvation.take()
-        for nap in steps:
-            assert nap.taken is not None
-            spent, own_s = nap.taken
+        for host, (spent, own_s) in steps:
             if starved is not None and elapsed > 0:
                 spent["time/starved"] = starved * spent["time/step"] / elapsed
             self.budget.took("step", own_s)
-            self._note_times(nap.host, spent, with_norms=False)
+            self._note_times(host, spent, with_norms=False)
         self._pipeline.put(Sheet(now(), naps=naps), NOTHING)
         self._own_s += time.perf_counter() - began
 

@@ -44,11 +44,15 @@ class Naps:
     def __init__(self) -> None:
         self._waiting: list[Nap] = []
 
-    def add(self, nap: Nap) -> bool:
-        """One more; whether they should not wait any longer."""
+    def add(self, nap: Nap) -> None:
+        """One more."""
+        self._waiting.append(nap)
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether they should not wait any longer."""
         waiting = self._waiting
-        waiting.append(nap)
-        return len(waiting) >= _MOST or nap.time - waiting[0].time > _MOST_S
+        return len(waiting) >= _MOST or (bool(waiting) and waiting[-1].time - waiting[0].time > _MOST_S)
 
     def take(self) -> list[Nap]:
         """All of them; none is left."""

@@ -108,11 +108,11 @@ class Stepping:
             optimised.captured = True
             return
         if desk.rests:
-            began = desk.begin("pre")
+            began = time.perf_counter()
             with self._guard:
                 _note_settings(desk.sheet, optimised)
                 note_scaling(desk.sheet, optimised)
-            desk.end("pre", began)
+            desk.took("pre", began)
             optimised.entered = time.perf_counter()
             return
         began = desk.budget.begin("pre")

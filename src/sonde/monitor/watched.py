@@ -208,12 +208,8 @@ class Watch:
             self._put_event("sweep", {"num_steps": num_steps})
         desk = self._desk
         counts = {"samples": samples, "tokens": tokens}
-        if desk.rests:
-            with self._guard:
-                if desk.doze(loss, parts, counts, self._probing):
-                    self._stepping.begin_iteration()
-                    desk.left()
-                    return
+        if desk.rests and self._doze(loss, parts, counts):
+            return
         is_capturing = desk.is_capturing
         began = time.perf_counter() if is_capturing else desk.budget.begin("step")
         sheet = desk.turn()
@@ -233,6 +229,18 @@ class Watch:
                 desk.close(sheet, counts, self._probing, began, is_capturing=is_capturing)
         finally:
             desk.left()
+
+    def _doze(self, loss: Any, parts: Mapping[str, Any] | None, counts: Mapping[str, int | None]) -> bool:
+        """Close an iteration that rests in a hurry, if that can be."""
+        desk, dozed = self._desk, False
+        with self._guard:
+            dozed = desk.doze(loss, parts, counts, self._probing)
+        if dozed:
+            with self._guard:
+                self._stepping.begin_iteration()
+                desk.wake()
+            desk.left()
+        return dozed
 
     def data(self, batches: Iterable[T]) -> Iterator[T]:
         """The same batches, timed: how long each iteration waits for its data becomes `time/data`.

@@ -24,6 +24,8 @@ class ExplodingGradientsState(NamedTuple):
     recent: tuple[float, ...] = ()
     first_largest: float = float("nan")
     spike_step: int = -1
+    is_high: bool = False
+    """Whether the last norm was a spike, or on its way back from one."""
     followed: tuple[int, ...] = ()
     num_deep: int = 0
     thrown: str = ""
@@ -41,14 +43,13 @@ class ExplodingGradients:
         or while the line reaches float32's limit within `horizon` steps. (2) A burst: four norms in a row, each at
         least doubled, `growth` times the usual one and six deviations of its logarithm above it, with a loss above its
         usual band; or while the loss is lost. (3) Growth with depth: RMS gradients rise geometrically towards the
-        input, the first matrix' more than 100 times the last one's:
-        information, a warning where training is hurt. (4) Heavy tails: `pairs` spikes of the norm within 256 steps,
-        each followed by a jump of the loss, where that is a measure, within five steps that undoes most of what was
-        learned. (5) A first step far
-        beyond the later ones: one of the first five norms was `growth` times what became usual; information, a warning
-        where training is hurt. (6) A first step that throws the weights away: one of the first ten changed a matrix by
-        its own norm or more, whose RMS gradient was more than ten times the last matrix', and after 40 losses the usual
-        norm is below a tenth of one of the first five.
+        input, the first matrix' more than 100 times the last one's: information, a warning where training is hurt. (4)
+        Heavy tails: `pairs` spikes of the norm within 256 steps, each followed by a jump of the loss, where that is a
+        measure, within five steps that undoes most of what was learned; a swell that lasts for several steps is one
+        spike. (5) A first step far beyond the later ones: one of the first five norms was `growth` times what became
+        usual; information, a warning where training is hurt. (6) A first step that throws the weights away: one of the
+        first ten changed a matrix by its own norm or more, whose RMS gradient was more than ten times the last matrix',
+        and after 40 losses the usual norm is below a tenth of one of the first five.
 
     Why it matters:
         A gradient that grows ten times in as many steps is a step that throws the weights away, and then NaN. It is
@@ -142,17 +143,16 @@ class ExplodingGradients:
     def _tails(
         self, state: ExplodingGradientsState, picture: Picture
     ) -> tuple[ExplodingGradientsState, list[Sighting]]:
-        spike = state.spike_step
-        if picture.grad_z > 6 and picture.grad_norm > 3 * picture.grad_median:
-            spike = picture.step
+        is_high = picture.grad_z > 6 and picture.grad_norm > 3 * picture.grad_median
+        spike = picture.step if is_high and not state.is_high else state.spike_step
         followed = tuple(step for step in state.followed if picture.step - step < 256) if state.followed else ()
         jumped = picture.loss_z > 5 and picture.loss > 0.7 * picture.loss_start > 0 and not picture.is_falling
         jumped = jumped and picture.is_measure
         if spike >= 0 and jumped and picture.step - spike <= 5:
             followed, spike = (*followed, spike)[-16:], -1
         new_pair = followed != state.followed and len(followed) >= self.pairs
-        if (spike, followed) != (state.spike_step, state.followed):
-            state = state._replace(spike_step=spike, followed=followed)
+        if (spike, is_high, followed) != (state.spike_step, state.is_high, state.followed):
+            state = state._replace(spike_step=spike, is_high=bool(is_high), followed=followed)
         if not new_pair:
             return state, []
         text = f"the loss jumped after {len(followed)} of its spikes within 256 steps"
