@@ -315,8 +315,9 @@ class Loop:
             self._report()
         if parts and len(self._trainings.optimizers) == 1:
             self._validation.give_up("`backward` is called on several losses")
-        self._watch.charge(self._listening.take_own_s() - self._charged_s)
-        self._charged_s = 0.0
+        own_s, self._charged_s = self._listening.take_own_s() - self._charged_s, 0.0
+        if self._iterations.num_closed > 1:  # finding what is trained is no part of a step
+            self._watch.charge(own_s)
         self._step(self._watch, whole, parts)
 
     def _step(self, watch: Watch, whole: Tensor | float | None, parts: Mapping[str, Tensor | float]) -> None:
