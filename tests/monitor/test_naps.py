@@ -32,6 +32,14 @@ def _most_steps_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Budget, "step", step)
 
 
+def stepped(net: Any, optimizer: Any, batch: Any) -> Tensor:
+    optimizer.zero_grad()
+    loss: Tensor = loops.loss_of(net, batch)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
 def rested(run: Path) -> set[int]:
     return set(range(1, NUM_STEPS + 1)) - set(sonde.load(run).series("grad/norm").step.tolist())
 
@@ -54,10 +62,7 @@ def test_every_step_has_its_loss_however_it_is_given(tmp_path: Path, given: Call
     with loops.watching(net, optimizer, tmp_path / "run", cadence=RARELY) as watch:
         for i, batch in enumerate(watch.data(loops.batches(NUM_STEPS))):
             optimizer.param_groups[0]["lr"] = 0.1 / (1 + i)
-            optimizer.zero_grad()
-            loss = loops.loss_of(net, batch)
-            loss.backward()
-            optimizer.step()
+            loss = stepped(net, optimizer, batch)
             losses.append(loss.item())
             rates.append(0.1 / (1 + i))
             optimizer.param_groups[0]["lr"] = 7.0  # as a scheduler would, before the iteration is closed
@@ -101,11 +106,7 @@ def test_evaluations_epochs_and_events_stand_at_the_last_step_before_them(tmp_pa
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     with loops.watching(net, optimizer, tmp_path / "run", cadence=RARELY) as watch:
         for step, batch in enumerate(loops.batches(NUM_STEPS), 1):
-            optimizer.zero_grad()
-            loss = loops.loss_of(net, batch)
-            loss.backward()
-            optimizer.step()
-            watch.step(loss)
+            watch.step(stepped(net, optimizer, batch))
             if step % 7 == 0:
                 watch.evaluate(loss=float(step))
             if step % 10 == 0:
@@ -128,11 +129,7 @@ def test_what_rested_is_in_the_checkpoint_and_in_the_run_that_fails(tmp_path: Pa
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         with loops.watching(net, optimizer, tmp_path / "run", cadence=RARELY) as watch:
             for step, batch in enumerate(loops.batches(NUM_STEPS), 1):
-                optimizer.zero_grad()
-                loss = loops.loss_of(net, batch)
-                loss.backward()
-                optimizer.step()
-                watch.step(loss)
+                watch.step(stepped(net, optimizer, batch))
                 if step in (30, 41):
                     assert watch.state_dict()["step"] == step
                 if step == 45:

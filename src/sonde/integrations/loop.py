@@ -15,11 +15,12 @@ from torch.optim import Optimizer
 from sonde.config import effective
 from sonde.core.records import Ending
 from sonde.integrations import entries
+from sonde.integrations.callers import caller
 from sonde.integrations.entries import Backward, Fetched, LossCall, Opened, Scaled
 from sonde.integrations.iterations import Iterations
 from sonde.integrations.listening import Listening
 from sonde.integrations.losses import Losses, weighed
-from sonde.integrations.parts import Part, caller
+from sonde.integrations.parts import Part
 from sonde.integrations.passes import Passes
 from sonde.integrations.roots import Roots, label
 from sonde.integrations.runner import Script
