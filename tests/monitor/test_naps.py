@@ -32,9 +32,9 @@ def _most_steps_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Budget, "step", step)
 
 
-def stepped(net: Any, optimizer: Any, batch: Any) -> Tensor:
+def stepped(net: Any, optimizer: Any, batch: Any) -> Any:
     optimizer.zero_grad()
-    loss: Tensor = loops.loss_of(net, batch)
+    loss = loops.loss_of(net, batch)
     loss.backward()
     optimizer.step()
     return loss
