@@ -1,9 +1,13 @@
 """Each channel with a real server on loopback: what arrives, what is worth another attempt, and what is not."""
 
+import dataclasses
 import json
 import logging
+import os
+import resource
 import socket
 import ssl
+import stat
 import threading
 from pathlib import Path
 
@@ -147,7 +151,11 @@ def test_a_log_file_is_appended_to(tmp_path: Path) -> None:
     file = tmp_path / "new" / "alerts.log"
     channel = LogFile(file=str(file))
     assert [channel.send(BULLETIN), channel.send(BULLETIN)] == [Delivered(), Delivered()]
-    assert file.read_text(encoding="utf-8") == (plain.text(BULLETIN) + "\n") * 2
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert lines == plain.log_lines(BULLETIN) * 2
+    told = (*BULLETIN.notice.alarms, *BULLETIN.notice.resolved)
+    assert all(sum(f"{finding.code} {finding.name}" in line for line in lines) == 2 for finding in told)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_a_log_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
@@ -156,9 +164,42 @@ def test_a_log_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     assert isinstance(LogFile(file=str(tmp_path / "file" / "below")).send(BULLETIN), Refused)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-def test_a_full_disk_is_tried_again() -> None:
-    assert LogFile(file="/dev/full").send(BULLETIN) == TryAgain("/dev/full cannot be written: No space left on device")
+def test_a_log_file_that_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    start_up = tmp_path / "start-up"
+    start_up.write_text("true\n")
+    (tmp_path / "link").symlink_to(start_up)
+    os.mkfifo(tmp_path / "pipe")
+    for name, reason in (("link", "it is a link"), ("pipe", "no regular file")):
+        outcome = LogFile(file=str(tmp_path / name)).send(BULLETIN)
+        assert isinstance(outcome, Refused)
+        assert reason in outcome.reason
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert isinstance(LogFile(file=str(tmp_path / "pipe")).send(BULLETIN), Refused)
+    finally:
+        os.close(reader)
+    assert start_up.read_text() == "true\n"
+
+
+def test_texts_of_a_run_cannot_break_the_lines_of_a_log_file(tmp_path: Path) -> None:
+    hostile = dataclasses.replace(BULLETIN, run="runs/x\ntouch here\n", host="h\x1b[2J\u202e")
+    assert LogFile(file=str(tmp_path / "log")).send(hostile) == Delivered()
+    text = (tmp_path / "log").read_text(encoding="utf-8")
+    assert len(text.splitlines()) == len(plain.log_lines(BULLETIN))
+    assert "runs/x\\ntouch here\\n on h\\x1b[2J\\u202e" in text
+    assert text.replace("\n", "").isprintable()
+
+
+def test_a_full_disk_is_tried_again(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    file = tmp_path / "log"
+    file.write_bytes(b"x" * 4096)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))  # Python ignores the signal
+    try:
+        outcome = LogFile(file=str(file)).send(BULLETIN)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert outcome == TryAgain(f"{file} cannot be written: File too large")
 
 
 def mail_to(port: int, scheme: str = "smtp+plain", login: str = "", to: tuple[str, ...] = ("me@example.org",)) -> Mail:

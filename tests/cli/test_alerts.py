@@ -51,7 +51,8 @@ def test_without_a_channel_there_is_nothing_to_test(call: Call, project: Path, m
     assert call("alerts", "tset").returncode == 2
 
 
-def test_a_channel_without_its_secret_is_named(call: Call, project: Path) -> None:
+def test_a_channel_without_its_secret_is_named(call: Call, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SONDE_CONFIG", "sonde.toml")
     (project / "sonde.toml").write_text('[alerts.mail]\nto = "me@example.org"\n[alerts.log]\nfile = "alerts.log"\n')
     outcome = call("alerts", "test")
     assert (outcome.returncode, outcome.stdout) == (1, "log  delivered\n")

@@ -17,6 +17,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / ".git").mkdir()
     (tmp_path / "sonde.toml").write_text('budget = 0.02\n[alerts.slack]\nurl = "https://hidden.example.org"\n')
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SONDE_CONFIG", "sonde.toml")
     monkeypatch.delenv("SONDE_DOCTOR")
     return tmp_path
 
@@ -80,3 +81,67 @@ def test_a_wrong_file_keeps_a_script_from_beginning_and_off_does_not(spawn: Call
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "`bugdet` is no setting" in refused.stderr
     assert spawn("run", "script.py", env={"SONDE": "off"}).stdout == "ran\n"
+
+
+@pytest.fixture
+def shared(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project's file that sends, and nothing that the user said."""
+    monkeypatch.delenv("SONDE_CONFIG")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(project / "own"))
+    file = project / "sonde.toml"
+    file.write_text(
+        'budget = 0.02\n[alerts.webhook]\nurl = "https://user:hidden@example.org:99/hidden"\nsecret = "hidden"\n'
+    )
+    return file
+
+
+def test_what_is_not_obeyed_is_shown_with_the_reason_and_what_to_do(call: Call, shared: Path) -> None:
+    outcome = call("config", "--changed")
+    reason = "what sends, writes or acts needs your trust in a file that came with a project"
+    assert f"# {shared}: alerts.webhook.url, alerts.webhook.secret not obeyed: {reason}" in outcome.stdout
+    told = strict_json.loads(call("config", "--json").stdout)
+    assert told["not_obeyed"] == [
+        {
+            "path": str(shared),
+            "settings": ["alerts.webhook.url", "alerts.webhook.secret"],
+            "reason": reason,
+            "advice": f"read it, then: sonde config trust {shared}",
+        }
+    ]
+
+
+def test_trust_shows_what_it_is_about_asks_and_is_remembered_until_the_file_changes(call: Call, shared: Path) -> None:
+    asked = call("config", "trust")
+    assert (asked.returncode, "say --yes" in asked.stderr) == (2, True)
+    assert asked.stdout.splitlines() == [
+        f"{shared} would send, write or act:",
+        '  alerts.webhook.url = "https://example.org:99/•••"',
+        '  alerts.webhook.secret = "•••"',
+    ]
+    assert not effective().config.alerts.channels
+    assert call("config", "trust", "--yes").returncode == 0
+    assert list(effective().config.alerts.channels) == ["webhook"]
+    assert "not obeyed" not in call("config").stdout
+    assert call("config", "trust", "--list").stdout == f"{shared}\n"
+    assert "trusted already" in call("config", "trust", shared).stdout
+    shared.write_text(shared.read_text().replace("example.org", "example.com"))
+    assert not effective().config.alerts.channels
+    call("config", "trust", shared, "--yes")
+    assert effective().config.alerts.channels
+    assert call("config", "trust", "--remove").stdout == f"{shared} is trusted no more\n"
+    assert not effective().config.alerts.channels
+    assert call("config", "trust", shared, "--remove").returncode == 2
+
+
+def test_trust_is_refused_for_a_file_that_is_wrong_of_others_or_not_there_and_needless_for_a_harmless_one(
+    call: Call, shared: Path
+) -> None:
+    shared.write_text('[alerts.webhook]\nurl = "https://example.org"\nsecrt = "x"\n')
+    assert "did you mean `alerts.webhook.secret`" in call("config", "trust", "--yes").stderr
+    shared.chmod(0o666)
+    assert "can be written by others" in call("config", "trust", "--yes").stderr
+    assert call("config", "trust", "missing.toml", "--yes").returncode == 2
+    shared.chmod(0o600)
+    shared.write_text("budget = 0.3\n")
+    assert "needs no trust" in call("config", "trust", "--yes").stdout
+    assert call("config", "--yes").returncode == 2

@@ -1,6 +1,7 @@
 """One configuration out of files, the environment and arguments."""
 
 import dataclasses
+import os
 import re
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def test_the_later_goes_before_the_earlier_a_key_at_a_time(project: Path) -> Non
 )
 def test_sinks_are_chosen_by_name_with_settings(project: Path, text: str) -> None:
     (project / "sonde.toml").write_text(text)
-    first, second = found(project).config.sinks
+    first, second = found(project, SONDE_CONFIG="sonde.toml").config.sinks
     assert (first.name, first.settings) == ("tensorboard", {})
     assert (second.name, second.settings["project"], second.settings["selection"].layer_rows) == ("wandb", "p", 5)
     assert [choice.name for choice in found(project, SONDE_SINKS="mlflow").config.sinks] == ["mlflow"]
@@ -127,8 +128,8 @@ def test_every_variable_sets_its_key(project: Path) -> None:
 
 def test_alerts_can_be_switched_off_in_the_environment(project: Path) -> None:
     (project / "sonde.toml").write_text('[alerts.log]\nfile = "x"\n')
-    assert found(project).config.alerts.channels
-    assert not found(project, SONDE_ALERTS="off").config.alerts.channels
+    assert found(project, SONDE_CONFIG="sonde.toml").config.alerts.channels
+    assert not found(project, SONDE_CONFIG="sonde.toml", SONDE_ALERTS="off").config.alerts.channels
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ def test_what_is_wrong_in_a_file_is_said_with_the_file_the_key_and_the_nearest_r
     file = project / "sonde.toml"
     file.write_text(text)
     with pytest.raises(SettingError, match=re.escape(message.replace("FILE", str(file)))):
-        found(project)
+        found(project, SONDE_CONFIG="sonde.toml")
 
 
 def test_a_project_file_names_its_table(project: Path) -> None:
@@ -250,7 +251,8 @@ def test_what_is_shown_and_printed_holds_no_secret(project: Path) -> None:
         '[[sinks]]\nsink = "mlflow"\ntracking_uri = "http://me:hidden@host"\n'
         '[alerts.webhook]\nurl = "https://hidden.example.org/x"\nsecret = "hidden"\n'
     )
-    here = found(project, SONDE_SLACK_WEBHOOK="https://hooks.example.org/hidden", SONDE_APPRISE="x://hidden")
+    secrets = {"SONDE_SLACK_WEBHOOK": "https://hooks.example.org/hidden", "SONDE_APPRISE": "x://hidden"}
+    here = found(project, SONDE_CONFIG="sonde.toml", **secrets)
     assert "hidden" not in strict_json.dumps(here.to_json()) + repr(here) + repr(here.over({"budget": 0.2}))
     with pytest.raises(SettingError) as caught:
         here.over({"budget": 2})
@@ -284,5 +286,8 @@ def test_the_manual_has_every_key_variable_and_preset() -> None:
 def test_reading_a_configuration_without_rules_and_sinks_imports_neither_numpy_nor_torch(project: Path) -> None:
     (project / "sonde.toml").write_text('budget = 0.2\n[alerts.log]\nfile = "x"\n')
     code = "import sys, sonde.config; sonde.config.effective(); print({'numpy', 'torch'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
+    named = {**os.environ, "SONDE_CONFIG": "sonde.toml"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=project, env=named, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "set()\n"

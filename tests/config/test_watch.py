@@ -99,3 +99,29 @@ def test_wrong_arguments_are_refused_before_anything_is_recorded(
     with pytest.raises(SettingError, match=message):
         watched(project / "run", **settings)
     assert not (project / "run").exists()
+
+
+def test_control_characters_in_a_run_are_refused_before_anything_is_recorded(project: Path) -> None:
+    with pytest.raises(SettingError, match=r"`run` must not hold control characters, got \"x\\ntouch here\"."):
+        watched(Path("x\ntouch here"))
+    with pytest.raises(SettingError, match="`run` must not hold control characters"):
+        sonde.record("x\x1b[2J")
+    with pytest.raises(SettingError, match="`name` must not hold control characters"):
+        sonde.record("x", name="a\u202eb")
+    assert [path.name for path in project.iterdir()] == [".git"]
+
+
+def test_a_webhook_of_a_project_gets_nothing_before_trust(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.alerts.servers import receiver
+
+    from sonde.cli.main import main
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(project / "own"))
+    monkeypatch.setenv("no_proxy", "*")
+    with receiver() as hook:
+        (project / "sonde.toml").write_text(f'[alerts]\nseverity = "info"\n[alerts.webhook]\nurl = "{hook.url}"\n')
+        assert main(["alerts", "test"]) == 2
+        assert hook.kept.all() == []
+        assert main(["config", "trust", "--yes"]) == 0
+        assert main(["alerts", "test"]) == 0
+        assert len(hook.kept.all()) == 1

@@ -205,7 +205,8 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 def test_names_in_a_run_neither_steer_the_terminal_nor_the_page(tmp_path: Path) -> None:
     config = {"<script>alert(1)</script>": "\x1b[31m\nred"}
-    found = sonde.compare(_curve(tmp_path / "a\x1b"), _curve(tmp_path / "<b>&", config=config))
+    renamed = _curve(tmp_path / "a").rename(tmp_path / "a\x1b")
+    found = sonde.compare(renamed, _curve(tmp_path / "<b>&", config=config))
     assert "\x1b" not in str(found)
     ElementTree.fromstring(overlay.svg(found))
     page = overlay.html(found)

@@ -125,8 +125,11 @@ def test_a_sink_made_by_the_user_gets_every_row_of_the_run(tmp_path: Path) -> No
     assert service.is_closed.is_set()
 
 
-def test_sinks_come_from_the_configuration_and_arguments_go_first(tmp_path: Path) -> None:
+def test_sinks_come_from_the_configuration_and_arguments_go_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    monkeypatch.setenv("SONDE_CONFIG", "sonde.toml")
     (tmp_path / "sonde.toml").write_text('sinks = [{ sink = "tensorboard", logdir = "boards" }]\n')
     watched(tmp_path / "one", num_steps=3)
     assert list((tmp_path / "boards").iterdir())

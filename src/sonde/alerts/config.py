@@ -1,4 +1,4 @@
-"""Settings of alerts: the table `[alerts]` of a configuration.
+"""Settings of alerts: the table `[alerts]` of a configuration. Channels need trust in a project's file.
 
 ```toml
 [alerts]

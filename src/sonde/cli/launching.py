@@ -45,9 +45,12 @@ def launch(
         SettingError, FormatError: the configuration is wrong.
     """
     from sonde.config import effective
+    from sonde.core.settings import check_text
     from sonde.integrations.runner import Script, is_off
     from sonde.integrations.runner import run as start
 
+    if run is not None:
+        check_text("run", str(run))
     if not is_module and not Path(script).exists():
         raise console.CommandError(f"there is no file {script}; give the script to run, or a module with -m")
     if is_module and "." not in script and script not in sys.modules:

@@ -1,24 +1,30 @@
 """All sources laid over each other, a key at a time: the later goes before the earlier.
 
-Defaults, the preset, the profile of rules, `pyproject.toml`, `sonde.toml`, the environment, arguments.
+Defaults, the preset, the profile of rules, the user's own `sonde.toml`, the project's `pyproject.toml` and
+`sonde.toml`, the environment, arguments.
 """
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sonde.config import schema
+from sonde.config.own_files import read
 from sonde.config.presets import PRESETS
 from sonde.config.schema import Config
-from sonde.config.sources import Source, files, variables
+from sonde.config.sources import Files, Ignored, Source, files, variables
+from sonde.config.trust import Trust
 from sonde.core import settings
 from sonde.core.errors import SettingError
 from sonde.core.strict_json import Json
-from sonde.store.profiles import read_profile
+from sonde.store.profiles import parse_profile, read_profile
 
 DEFAULT, ARGUMENT = "default", "argument"
+
+_told: set[str] = set()  # a process says of each file once that it is not obeyed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,12 +35,14 @@ class Effective:
         config: The configuration.
         origins: Of each key that is not at its default: "sonde.toml", "SONDE_BUDGET", "argument".
         files: The files that were read.
+        ignored: Files, and settings of files, that are not obeyed.
         sources: What it was made of, secrets and all.
     """
 
     config: Config
     origins: Mapping[str, str]
     files: tuple[str, ...]
+    ignored: tuple[Ignored, ...] = ()
     sources: tuple[Source, ...] = field(repr=False)
 
     def over(self, arguments: Mapping[str, Any]) -> "Effective":
@@ -44,7 +52,11 @@ class Effective:
             SettingError: a key or a value is wrong.
         """
         said = {name: item for name, item in arguments.items() if item is not None}
-        return _merged((*self.sources, Source(ARGUMENT, ARGUMENT, said)), self.files) if said else self
+        if not said:
+            return self
+        return replace(
+            _merged((*self.sources, Source(ARGUMENT, ARGUMENT, said))), files=self.files, ignored=self.ignored
+        )
 
     def to_json(self) -> dict[str, Json]:
         """Every setting by key, with its value and where that is from; without secrets."""
@@ -55,7 +67,7 @@ class Effective:
 
 
 def effective(*, folder: Path | None = None, environment: Mapping[str, str] | None = None) -> Effective:
-    """The configuration for a working directory.
+    """The configuration for a working directory. What is not obeyed is a warning, once in a process.
 
     Args:
         folder: Where files are looked for from; the working directory where left out.
@@ -71,12 +83,32 @@ def effective(*, folder: Path | None = None, environment: Mapping[str, str] | No
         (0.05, {'GRD008.window': 4}, 'SONDE_RULES')
     """
     environment = os.environ if environment is None else environment
-    found = files(folder or _here(), environment)
-    return _merged((*found, *variables(environment)), tuple(source.path for source in found))
+    found = files(folder or _here(), environment, Trust(environment))
+    _tell(found)
+    merged = _merged((*found.sources, *variables(environment)))
+    return replace(merged, files=tuple(source.path for source in found.sources), ignored=found.ignored)
 
 
-def _merged(sources: tuple[Source, ...], paths: tuple[str, ...]) -> Effective:
-    everything = (*_named(_laid(sources)), *sources)
+def check(source: Source) -> None:
+    """Refuse settings that would be wrong where they are obeyed.
+
+    Raises:
+        SettingError: a key or a value is wrong.
+    """
+    _merged((source,))
+
+
+def _tell(found: Files) -> None:
+    for ignored in found.ignored:
+        if (said := str(ignored)) not in _told:
+            import logging  # only where there is something to say: scripts wait for it
+
+            _told.add(said)
+            logging.getLogger("sonde.config").warning("%s", said)
+
+
+def _merged(sources: tuple[Source, ...]) -> Effective:
+    everything = (*_named(_laid(sources), sources), *sources)
     laid = _laid(everything)
     origins = {key: name for key, (_, name) in laid.items()}
     try:
@@ -85,22 +117,34 @@ def _merged(sources: tuple[Source, ...], paths: tuple[str, ...]) -> Effective:
         full = {source.name: source.path for source in everything}
         where = ", ".join(full.get(name, name) for name in _origin(origins, error.key).split(", "))
         raise SettingError(f"{where}: {error}") from error
-    return Effective(config=config, origins=origins, files=paths, sources=sources)
+    return Effective(config=config, origins=origins, files=(), sources=sources)
 
 
-def _named(laid: Mapping[str, tuple[Any, str]]) -> list[Source]:
+def _named(laid: Mapping[str, tuple[Any, str]], given: Sequence[Source]) -> list[Source]:
     """The preset and the profile that the settings name; they count less than any of these."""
     sources = []
+    of_projects = {source.name for source in given if source.project is not None}
     name = str(laid.get("preset", ("none", ""))[0])
     if name in PRESETS:  # else it is refused later, with its origin
         sources.append(Source(f"preset {name}", f"preset {name}", PRESETS[name]))
     path, origin = laid.get("profile", ("", ""))
     if isinstance(path, str) and path:
         try:
-            sources.append(Source(Path(path).name, path, {"rules": read_profile(path)}))
+            rules = _profile_of_project(path) if origin in of_projects else read_profile(path)
+            sources.append(Source(Path(path).name, path, {"rules": rules}))
         except OSError as error:
             raise SettingError(f"cannot be read: {path}: {error.strerror}, as {origin} says", "profile") from error
     return sources
+
+
+def _profile_of_project(path: str) -> dict[str, Any]:
+    """A profile that came with a project: it could be a pipe that never ends."""
+    content = read(Path(path), follow=True)  # what leads out of the project needs trust
+    if content is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    if content.trouble:
+        raise SettingError(f"is not obeyed: {path} {content.trouble}; {content.advice}.", "profile")
+    return parse_profile(content.data, path)
 
 
 def _opened(source: Source) -> dict[str, tuple[Any, str]]:

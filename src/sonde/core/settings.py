@@ -15,6 +15,7 @@ import typing
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, TypeVar
 
+from sonde.core import printable
 from sonde.core.errors import SettingError
 from sonde.core.secret import HIDDEN, Secret
 from sonde.core.strict_json import Json
@@ -112,11 +113,30 @@ def value(key: str, kind: Any, given: Any) -> Any:
     found = _parsed(kind, given) if isinstance(given, Word) else given
     if kind is float and isinstance(found, int) and not isinstance(found, bool):
         found = float(found)
+    if isinstance(found, str) and kind in (str, Secret):
+        check_text(key, found, is_secret=kind is Secret)
     if kind is Secret and isinstance(found, str):
         return Secret(str(found))
     if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
         raise SettingError(f"must be {_WORDS[kind]}, got {_told(kind, given)}.", key)
     return found
+
+
+def check_text(key: str, given: str, *, is_secret: bool = False) -> None:
+    r"""Refuse a text that would steer a terminal or break a line where it is printed, logged or sent.
+
+    Raises:
+        SettingError: it holds control characters.
+
+    Example:
+        >>> check_text("run", "runs/a\nb")
+        Traceback (most recent call last):
+        ...
+        sonde.core.errors.SettingError: `run` must not hold control characters, got "runs/a\nb".
+    """
+    if not printable.is_printable(given):
+        shown = "a secret that does" if is_secret else f'"{printable.escaped(given)}"'
+        raise SettingError(f"must not hold control characters, got {shown}.", key)
 
 
 def table_of(key: str, given: Any) -> Mapping[str, Any]:
@@ -155,7 +175,8 @@ def unknown(at: str, name: str, allowed: Collection[str]) -> SettingError:
     """The error for a name that nobody has, with the nearest that somebody has."""
     nearest = difflib.get_close_matches(name, allowed, n=1)
     hint = f"; did you mean `{_join(at, nearest[0])}`?" if nearest else "."
-    return SettingError(f"is no setting{hint} Allowed: {', '.join(sorted(allowed))}.", _join(at, name))
+    key = printable.escaped(_join(at, name))
+    return SettingError(f"is no setting{hint} Allowed: {', '.join(sorted(allowed))}.", key)
 
 
 def shown(given: Any) -> Json:

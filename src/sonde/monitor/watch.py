@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from sonde.config import ARGUMENT, Effective, effective
 from sonde.console.terminals import Wanted as Console
 from sonde.core.findings import Finding
+from sonde.core.settings import check_text
 from sonde.monitor import ranks
 from sonde.monitor.cadences import Cadences, intervals_of
 from sonde.monitor.live import Where
@@ -90,7 +91,8 @@ def watch(
 
     Raises:
         RunNotWritable, RunBusy, RunUnreadable: the run cannot be recorded there.
-        SettingError, FormatError: the configuration is wrong; the message says where, and what is allowed.
+        SettingError, FormatError: the configuration is wrong, or `run` holds control characters; the message says
+            where, and what is allowed.
         MissingExtra: a sink's package is not installed.
     """
     models = model if isinstance(model, Mapping) else {"": model}
@@ -112,6 +114,8 @@ def watch(
     for name, length in (("total_steps", total_steps), ("total_epochs", total_epochs)):
         if length is not None and length < 1:
             raise ValueError(f"`watch({name}=...)` must be at least 1, or None where it is not known, got {length}.")
+    if run is not None:
+        check_text("run", os.fspath(run))  # it is printed, logged and told to people
     call = ranks.Call()
     folder = Path(run) if run is not None else Path(call.folder(str(_default_folder(models, chosen.runs))))
     if rank := ranks.rank():

@@ -19,9 +19,17 @@ def read_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
         FormatError: the file is not TOML, or holds tables within a rule's.
         OSError: it cannot be read.
     """
-    file = Path(path)
+    return parse_profile(Path(path).read_bytes(), path)
+
+
+def parse_profile(data: bytes, file: str | os.PathLike[str]) -> dict[str, Any]:
+    """The settings in a profile's content; `file` is for messages.
+
+    Raises:
+        FormatError: it is not TOML, or holds tables within a rule's.
+    """
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = tomllib.loads(data.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FormatError(f"{file} is not a profile in TOML: {error}") from error
     found: dict[str, Any] = {}

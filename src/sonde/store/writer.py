@@ -16,6 +16,7 @@ from sonde.core import strict_json
 from sonde.core.errors import RunNotFound, RunNotWritable, RunUnreadable
 from sonde.core.frames import MISSING_BITS, Columns, Detail, Frame
 from sonde.core.records import Branch, Ending
+from sonde.core.settings import check_text
 from sonde.store import branches, endings, environment, layout, locks, states
 from sonde.store.buffers import DROP_ORDER, RowBlock, Table
 from sonde.store.lines import Appender
@@ -51,6 +52,7 @@ def record(
         RunNotWritable: the folder cannot be made or written, or holds something that is not a run.
         RunBusy: another process is recording into it.
         RunUnreadable: an existing run there is damaged or from a newer Sonde.
+        SettingError: the folder or the name holds control characters.
 
     Example:
         >>> import tempfile
@@ -58,6 +60,9 @@ def record(
         ...     for step in range(3):
         ...         run.log(step, {"loss": 1 / (step + 1)})
     """
+    for key, said in (("run", os.fspath(run)), ("name", name)):
+        if said is not None:
+            check_text(key, said)  # it is printed and logged
     return Writer(run, name=name, config=config)
 
 

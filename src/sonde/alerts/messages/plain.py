@@ -3,6 +3,7 @@
 import datetime
 
 from sonde.alerts.notices import Bulletin, Notice
+from sonde.core import printable
 from sonde.core.findings import Finding
 
 _MOST_CHARACTERS = 4_000  # of one finding: some messages hold a tensor
@@ -42,10 +43,26 @@ def text(bulletin: Bulletin) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def log_lines(bulletin: Bulletin) -> list[str]:
+    r"""A line a finding, each whole in itself, with when and where in front.
+
+    Example:
+        >>> log_lines(Bulletin(notice=Notice(more=3), id="1", run="a\nb", host="node7", time_s=0.0))
+        ['1970-01-01 00:00:00 UTC  a\\nb on node7  and 3 more findings that are not listed']
+    """
+    notice = bulletin.notice
+    told = [
+        *(" | ".join(map(str.strip, shortened(finding).splitlines())) for finding in notice.alarms),
+        *(f"resolved: {summary(finding)}" for finding in notice.resolved),
+        *remainder(notice),
+    ]
+    head = f"{_moment(bulletin)}  {bulletin.run} on {bulletin.host}"
+    return [printable.escaped(f"{head}  {each}") for each in told]
+
+
 def origin(bulletin: Bulletin) -> str:
     """Where and when."""
-    when = datetime.datetime.fromtimestamp(bulletin.time_s, datetime.UTC)
-    return f"{bulletin.run} on {bulletin.host}, {when:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{bulletin.run} on {bulletin.host}, {_moment(bulletin)}"
 
 
 def summary(finding: Finding) -> str:
@@ -82,6 +99,10 @@ def shortened(finding: Finding) -> str:
     """A finding in full, cut where it is longer than anybody reads."""
     whole = str(finding)
     return whole if len(whole) <= _MOST_CHARACTERS else whole[: _MOST_CHARACTERS - 1] + "…"
+
+
+def _moment(bulletin: Bulletin) -> str:
+    return f"{datetime.datetime.fromtimestamp(bulletin.time_s, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _s(number: int) -> str:
