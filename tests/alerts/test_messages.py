@@ -22,6 +22,7 @@ from sonde.alerts.messages import mail, payload, plain, png, slack
 from sonde.alerts.notices import Bulletin, Notice
 from sonde.core import strict_json
 from sonde.core.findings import Finding, Severity
+from sonde.core.printable import is_printable
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -160,3 +161,20 @@ def test_a_falling_curve_falls() -> None:
 def test_the_severity_of_a_message_is_that_of_its_worst_alarm() -> None:
     assert BULLETIN.notice.severity is Severity.CRITICAL
     assert Notice(resolved=(SPIKE,)).severity is Severity.INFO
+
+
+def test_texts_of_a_run_make_no_headers_links_or_mentions() -> None:
+    run = "r\r\nBcc: you@example.org\n\x1b]0;t\x07\u202e<!channel> <https://e.vil|x> <img src=x>"
+    hostile = dataclasses.replace(BULLETIN, run=run, host=run)
+    sent = email.message_from_bytes(
+        mail.message(hostile, sender="a@example.org", to=["b@example.org"]).as_bytes(), policy=email.policy.default
+    )
+    assert "Bcc" not in sent
+    assert r"r Bcc: you@example.org \x1b]0;t\x07\u202e<!channel>" in sent["Subject"]
+    told = slack.payload(hostile)
+    texts = json.dumps(told, ensure_ascii=False)
+    assert "<" not in "".join(block["elements"][0]["text"] for block in told["blocks"] if block["type"] == "context")
+    assert all(block["text"]["verbatim"] for block in told["blocks"] if block["type"] == "section")
+    for text in (plain.text(hostile), mail.html(hostile), texts):
+        assert all(is_printable(line) for line in text.split("\n"))
+    assert "<img src=x>" not in mail.html(hostile)

@@ -87,4 +87,4 @@ def test_nonsense_in_the_configuration_is_shown_as_text(call: Call, tmp_path: Pa
     with sonde.record(tmp_path / "run", config=config) as writer:
         writer.log(1, {"loss": 1.0})
     text = call("show", tmp_path / "run").stdout
-    assert "[bold]=[/]  escape=[31m  list=[1, None]  nested.deep.er=NaN" in text
+    assert "[bold]=[/]  escape=\\x1b[31m  list=[1, None]  nested.deep.er=NaN" in text

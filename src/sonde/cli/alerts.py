@@ -58,7 +58,8 @@ def alerts(
         width = max(map(len, outcomes))
         for name, outcome in outcomes.items():
             said = _as_json(outcome)
-            print(f"{name:<{width}}  {said['outcome']}" + (f": {said['reason']}" if said["reason"] else ""))
+            told = f"{name:<{width}}  {said['outcome']}" + (f": {said['reason']}" if said["reason"] else "")
+            console.say(console.one_line(told))
     if configured.lacking or not all(isinstance(outcome, Delivered) for outcome in outcomes.values()):
         raise typer.Exit(1)
 

@@ -38,9 +38,9 @@ def calibrate(
         raise console.CommandError(f"the folder of {out} does not exist; make it, or name another file with -o")
     calibration = fit(found, margin=margin)
     if out is None:
-        print(calibration.to_toml(), end="")
+        console.say(calibration.to_toml().removesuffix("\n"))
         return
     out.write_text(calibration.to_toml(), encoding="utf-8")
     first, *rest = str(calibration).split("\n")
     print(console.one_line(first), *(f"  {console.one_line(line)}" for line in rest), sep="\n")
-    print(f"written to {out}; use it with: sonde diagnose RUN --profile {out}")
+    console.say(console.one_line(f"written to {out}; use it with: sonde diagnose RUN --profile {out}"))

@@ -53,6 +53,6 @@ def compare(
     if json:
         console.result_json(comparison.to_json())
     else:
-        print(comparison)
+        console.say(comparison)
     for file in files:
         console.remark(f"wrote {file}")

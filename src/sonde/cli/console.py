@@ -1,17 +1,18 @@
 """What commands print: outcomes on stdout, the rest on stderr; colour and cut lines only on a terminal."""
 
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sonde.core import strict_json
+from sonde.core import printable, strict_json
+from sonde.core.printable import one_line
+
+__all__ = ["CommandError", "curve_width", "one_line", "remark", "result", "result_json", "say", "terminal"]
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _FILE_COLUMNS = 10_000  # a file has no edge: nothing is cut or wrapped there
 _CURVE_COLUMNS = 100  # a curve that is wider is not easier to read
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 class CommandError(Exception):
@@ -32,9 +33,14 @@ def result(*parts: "RenderableType") -> None:
     sys.stdout.write("\n".join(line.rstrip() for line in captured.get().split("\n")))
 
 
+def say(text: object) -> None:
+    """Print lines of the outcome of a command, in which nothing of a run steers the terminal."""
+    print(printable.lines(text))
+
+
 def result_json(value: Any) -> None:
     """Print the outcome of a command for a program to read: one strict JSON value."""
-    sys.stdout.write(strict_json.dumps(value, indent=2) + "\n")
+    sys.stdout.write(strict_json.dumps(value, indent=2).replace("\x7f", "\\u007f") + "\n")  # all else is ASCII
 
 
 def remark(message: str) -> None:
@@ -55,13 +61,3 @@ def terminal(file: Any) -> "Console":
 def curve_width() -> int:
     """How wide a curve on stdout should be."""
     return min(terminal(sys.stdout).width, _CURVE_COLUMNS)
-
-
-def one_line(text: object) -> str:
-    r"""Text from a run or an error that cannot break the line or steer the terminal.
-
-    Example:
-        >>> one_line("two\nlines \x1b[31m")
-        'two lines [31m'
-    """
-    return _CONTROL.sub(" ", str(text)).replace("  ", " ").strip()

@@ -35,11 +35,14 @@ def diagnose(
         shown = [finding for finding in diagnosis if information or finding.severity.is_alarm]
         hidden = len(diagnosis.findings) - len(shown)
         for finding in shown:
-            print(f"{finding}\n")
-        print(f"{run}: {diagnosis.verdict} after {diagnosis.steps:,} steps")
+            console.say(f"{finding}\n")
+        name = console.one_line(run)
+        console.say(f"{name}: {diagnosis.verdict} after {diagnosis.steps:,} steps")
         if hidden:
-            print(f"{hidden} more are only worth knowing: sonde diagnose {run} --all")
+            console.say(f"{hidden} more are only worth knowing: sonde diagnose {name} --all")
         if diagnosis.not_measured:
-            print(f"{len(diagnosis.not_measured)} kinds of series were not measured: sonde diagnose {run} --json")
+            console.say(
+                f"{len(diagnosis.not_measured)} kinds of series were not measured: sonde diagnose {name} --json"
+            )
     if any(finding.severity >= Severity.WARNING for finding in diagnosis):
         raise typer.Exit(1)

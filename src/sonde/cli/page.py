@@ -64,7 +64,7 @@ def _status(run: "Run", state: "State") -> Text:
     if state.reason:
         line.append(f"\n{one_line(state.reason)}", style="yellow")
     if state.dropped:
-        rows = ", ".join(f"{count} of {table}" for table, count in state.dropped.items())
+        rows = ", ".join(f"{count} of {one_line(table)}" for table, count in state.dropped.items())
         line.append(f"\nrows dropped because the disk was slow: {rows}", style="yellow")
     return line
 

@@ -46,9 +46,9 @@ def report(
     told = tell(run, target=target)
     text = told.markdown() if form == "md" else told.html()
     if out is not None and str(out) == "-":
-        print(text, end="")
+        console.say(text.removesuffix("\n"))
         return
     file = out or Path(f"{run.resolve().name}.{form}")
     file.write_text(text, encoding="utf-8")
     console.remark(told.verdict)
-    print(file)
+    console.say(console.one_line(file))

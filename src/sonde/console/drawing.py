@@ -1,7 +1,6 @@
 """A view drawn for a terminal of some width: a few rows in colour, or one plain line."""
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from sonde.console.glyphs import Glyphs
 from sonde.console.quantities import clock, count, gibibytes, number
 from sonde.console.sparkline import sparkline
 from sonde.console.view import Layers, Memory, Value, View
+from sonde.core import printable
 from sonde.core.findings import Finding, Severity
 
 if TYPE_CHECKING:
@@ -46,8 +46,6 @@ _MEANINGS = {
     strips.WARNING: "warning",
     strips.ZERO: "zero",
 }
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # names are the user's: they must not steer the terminal
 
 Piece = tuple[str, str]
 """A text and its style."""
@@ -95,7 +93,7 @@ def line(view: View) -> str:
         said.append(f"open: {worst.code} {worst.name}{rest}")
     elif view.findings is not None:
         said.append("no open finding")
-    return "  ".join(said)
+    return printable.one_line("  ".join(said))
 
 
 def _rule(view: View, width: int, glyphs: Glyphs) -> "Text":
@@ -106,7 +104,7 @@ def _rule(view: View, width: int, glyphs: Glyphs) -> "Text":
         ending, style = f"no step for {clock(view.silent_s)} of", "bold yellow"
     right = Text.assemble(" ", (ending, style), f" {clock(view.elapsed_s)} ", (glyphs.rule * 2, "dim"))
     drawn = Text.assemble((glyphs.rule * 2, "dim"), " ", ("Sonde", "bold"), " ")
-    name = _CONTROL.sub(" ", view.run)
+    name = printable.inline(view.run)
     drawn.append(_cut(name, width - drawn.cell_len - right.cell_len - 2, glyphs, keep_end=True))
     drawn.append(" ")
     drawn.append(glyphs.rule * (width - drawn.cell_len - right.cell_len), style="dim")
@@ -122,7 +120,7 @@ def _row(label: str, pieces: Iterable[Sequence[Piece]], width: int, glyphs: Glyp
     drawn = Text.assemble((f"{label:{_LABEL}}", "dim"), no_wrap=True)
     first = True
     for some in pieces:
-        figure = Text.assemble(*((_CONTROL.sub(" ", text), style) for text, style in some))
+        figure = Text.assemble(*((printable.inline(text), style) for text, style in some))
         if not figure.cell_len:
             continue
         gap = 0 if first else 2

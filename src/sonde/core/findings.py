@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from sonde.core import printable
 from sonde.core.causes import Cause
 from sonde.core.errors import FormatError
 from sonde.core.json_fields import flag, list_of, member, one_of, refusals_as_format_errors, text, whole
@@ -250,14 +251,14 @@ class Finding:
         head = f"{self.code} {self.name}  {self.severity}  {self._when}"
         if self.where:
             others = len(self.where) - 1
-            head += f"  {self.where[0]}" + (f" (+{others})" if others else "")
+            head += f"  {printable.one_line(self.where[0])}" + (f" (+{others})" if others else "")
         body = [
             self.message,
             *(f"{'    or' if i else 'likely'}: {suspect}" for i, suspect in enumerate(self.causes)),
             *(f"try {remedy}" for remedy in self.remedies),
             f"more: sonde explain {self.code}",
         ]
-        return "\n".join([head, *(textwrap.indent(line, "  ") for line in body)])
+        return "\n".join([head, *(textwrap.indent(printable.lines(line), "  ") for line in body)])
 
     @property
     def _when(self) -> str:
@@ -349,9 +350,9 @@ class Diagnosis:
 
     def __str__(self) -> str:
         lines = [str(finding) + "\n" for finding in self.findings]
-        lines.append(f"{self.run}: {self.verdict} after {self.steps} steps")
+        lines.append(f"{printable.one_line(self.run)}: {self.verdict} after {self.steps} steps")
         if self.not_measured:
-            lines.append(f"not measured: {', '.join(self.not_measured)}")
+            lines.append(f"not measured: {printable.one_line(', '.join(self.not_measured))}")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Json]:

@@ -29,7 +29,17 @@ def one_line(text: object) -> str:
         >>> one_line("two\n  lines \x1b[31m")
         'two lines \\x1b[31m'
     """
-    return escaped(_BREAKS.sub(" ", str(text))).strip()
+    return inline(text).strip()
+
+
+def inline(text: object) -> str:
+    r"""A piece of a line, as `one_line`, with the blanks at its ends.
+
+    Example:
+        >>> inline(" and\r\nso on, ")
+        ' and so on, '
+    """
+    return escaped(_BREAKS.sub(" ", str(text)))
 
 
 def escaped(text: object) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from sonde.core import printable
 from sonde.core.findings import Finding, Severity
 from sonde.store.reader import load
 
@@ -35,4 +36,4 @@ def epilogue(path: Path, findings: Sequence[Finding], *, judged: bool) -> str:
     if len(unmeasured) > _MOST_LINES:
         lines.append(f"  not measured: {sum(map(len, list(unmeasured.values())[_MOST_LINES:]))} more kinds of series")
     lines.append(f"  more: sonde diagnose {path}")
-    return "\n".join(lines)
+    return "\n".join(map(printable.inline, lines))

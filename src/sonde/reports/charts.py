@@ -3,12 +3,12 @@
 import enum
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from html import escape
 
 import numpy as np
 import numpy.typing as npt
 
 from sonde.core.records import Float64
+from sonde.reports.escaping import escape
 from sonde.reports.scales import Scale, fitting
 
 _LEFT, _RIGHT, _BOTTOM = 62.0, 26.0, 40.0

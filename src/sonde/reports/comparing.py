@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sonde.core import printable
 from sonde.core.errors import TagNotFound
 from sonde.core.frames import MISSING, Float32
 from sonde.core.records import Float64, Int64
@@ -116,7 +117,7 @@ def _series_to_compare(runs: Sequence[Run], tag: str | None) -> str:
 def _labels(runs: Sequence[Run]) -> list[str]:
     """The runs' names; with their folders or numbers where those are not enough to tell them apart."""
     for words in ([run.name for run in runs], [str(run.path) for run in runs]):
-        labels = ["".join(letter if letter.isprintable() else " " for letter in word) for word in words]
+        labels = list(map(printable.one_line, words))
         if len(set(labels)) == len(labels):
             return labels
     return [f"{label} ({i})" for i, label in enumerate(labels, 1)]

@@ -1,13 +1,13 @@
 """What a comparison of runs says: as an object, as text, as JSON."""
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from sonde.core import printable
 from sonde.core.records import Float64
 from sonde.core.strict_json import Json, dumps, loads
 from sonde.core.strict_json import number as as_json
@@ -16,7 +16,6 @@ from sonde.diagnosis.divergence import Course, Divergence
 from sonde.reports.figures import Health
 from sonde.reports.quantities import number
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _MAX_LINES = 12
 _MAX_CHARS = 40
 
@@ -185,7 +184,7 @@ class Comparison:
 
     def __str__(self) -> str:
         # Names and settings come from the runs: none may break a line or steer the terminal.
-        return "\n".join(_CONTROL.sub(" ", line) for line in _lines(self))
+        return "\n".join(map(printable.inline, _lines(self)))
 
 
 def verdict(comparison: Comparison, other: Against) -> str:
@@ -314,7 +313,8 @@ def _lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _grid(title: str, labels: Sequence[str], rows: Sequence[tuple[str, list[str]]]) -> Iterator[str]:
-    table = [(title, *labels), *((f"  {name}", *cells) for name, cells in rows)]
+    table = [[title, *labels], *([f"  {name}", *cells] for name, cells in rows)]
+    table = [[printable.inline(cell) for cell in row] for row in table]
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     for row in table:
         yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,7 +1,6 @@
 """A document as one HTML file that needs nothing else: no script, no font, no picture from anywhere."""
 
 from collections.abc import Iterator
-from html import escape
 from importlib.resources import files
 
 from sonde.reports import charts, strips
@@ -23,6 +22,7 @@ from sonde.reports.document import (
     Strong,
     Table,
 )
+from sonde.reports.escaping import escape
 
 _WIDE = 1120
 _SHORT = 20  # letters: a cell of fewer is not broken into lines

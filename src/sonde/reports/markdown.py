@@ -1,12 +1,12 @@
 """A document as Markdown: the same words and tables, curves as rows of block characters."""
 
-import html
 import math
 import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from sonde.core import printable
 from sonde.core.records import Float64
 from sonde.reports.charts import Chart, Curve
 from sonde.reports.document import (
@@ -27,6 +27,7 @@ from sonde.reports.document import (
     Strong,
     Table,
 )
+from sonde.reports.escaping import escape
 from sonde.reports.quantities import number
 from sonde.reports.scales import Scale
 from sonde.reports.strips import NUM_COLOURS, Strip
@@ -34,10 +35,15 @@ from sonde.reports.strips import NUM_COLOURS, Strip
 _COLUMNS = 60
 _BARS = "▁▂▃▄▅▆▇█"
 _LOST, _NONE = "×", " "
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+# Addresses that GitHub and others make links of, without any mark around them.
+_ADDRESS = re.compile(
+    r"(:)(?=//)|(?<=\bwww)(\.)|(?<=[\w.+-])(@)(?=[\w-]+\.)|(?<=\bmailto)(:)|(?<=\bxmpp)(:)", re.IGNORECASE
+)
+_BEGINNING = re.compile(r"^(\s*)(?:([-+=])|(\d+)([.)]))(?=\s|$|[-+=])")
 _BAR = re.compile(r"(?<!\\)\|")
 _ESCAPED_BAR = r"\\|"
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_TICKS = re.compile("`+")
 _SIGNS = {
     "critical": "🔴 critical",
     "warning": "🟠 warning",
@@ -64,9 +70,11 @@ def _block(block: Block) -> str:
         case Heading(text):
             return f"## {_escaped(text)}"
         case Paragraph(line, is_remark):
-            return f"*{_line(line)}*" if is_remark and not _has_marks(line) else _line(line)
+            return f"*{_line(line)}*" if is_remark and not _has_marks(line) else _begun(_line(line))
         case Items(lines, is_ordered):
-            return "\n".join(f"{f'{i}.' if is_ordered else '-'} {_line(line)}" for i, line in enumerate(lines, 1))
+            return "\n".join(
+                f"{f'{i}.' if is_ordered else '-'} {_begun(_line(line))}" for i, line in enumerate(lines, 1)
+            )
         case Table(head, rows):
             return _table(head, [[_line(cell) for cell in row] for row in rows])
         case Facts(facts):
@@ -94,7 +102,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _figure(figure: Figure) -> str:
     picture = figure.picture
     rows = _strip(picture) if isinstance(picture, Strip) else _chart(picture)
-    return f"{_line(figure.caption)}\n\n```text\n" + "\n".join(rows) + "\n```"
+    return f"{_begun(_line(figure.caption))}\n\n```text\n" + "\n".join(rows) + "\n```"
 
 
 def _chart(chart: Chart) -> Iterator[str]:
@@ -168,7 +176,7 @@ def _summary(line: Line) -> str:
     parts = []
     for piece in line:
         text = _SIGNS.get(piece.word, piece.word) if isinstance(piece, Badge) else getattr(piece, "text", piece)
-        shown = html.escape(_CONTROL.sub(" ", str(text)), quote=False)
+        shown = escape(printable.inline(text))
         parts.append(f"<b>{shown}</b>" if isinstance(piece, Strong) else shown)
     return "".join(parts)
 
@@ -180,8 +188,8 @@ def _has_marks(line: Line) -> bool:
 def _piece(piece: Piece) -> str:
     match piece:
         case Code(text):
-            shown = _one_line(text)
-            fence = "``" if "`" in shown else "`"
+            shown = printable.one_line(text)
+            fence = "`" * (1 + max(map(len, _TICKS.findall(shown)), default=0))  # a shorter one does not end it
             pad = " " if "`" in shown else ""
             return f"{fence}{pad}{shown}{pad}{fence}" if shown else ""
         case Strong(text):
@@ -195,9 +203,15 @@ def _piece(piece: Piece) -> str:
 
 def _escaped(text: str) -> str:
     """Text that Markdown shows as it is."""
-    return _SPECIAL.sub(r"\\\1", _CONTROL.sub(" ", text))
+    marks = _SPECIAL.sub(r"\\\1", printable.inline(text))
+    return _ADDRESS.sub(lambda found: f"\\{found.group()}", marks)
+
+
+def _begun(line: str) -> str:
+    """A line that Markdown does not take for the beginning of a list or the underlining of a heading."""
+    return _BEGINNING.sub(lambda found: f"{found[3]}\\{found[4]}" if found[3] else f"\\{found[2]}", line)
 
 
 def _one_line(text: str) -> str:
-    """Text inside of code, which knows no escapes: it may not end the code either."""
-    return _CONTROL.sub(" ", text).replace("```", "'''")
+    """Text inside of a block of code, which knows no escapes: it may not end the code either."""
+    return printable.inline(text).replace("```", "'''")

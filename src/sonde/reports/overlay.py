@@ -1,7 +1,6 @@
 """The curves of compared runs in one picture: an SVG file of its own, and a page around it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from html import escape
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from sonde.reports.comparison import (
     setting_cells,
     verdict,
 )
+from sonde.reports.escaping import escape
 from sonde.reports.scales import Scale, fitting
 
 # Okabe and Ito's colours, which people who see fewer of them can tell apart; the yellow is too pale for a line.
@@ -65,7 +65,7 @@ def _svg(comparison: Comparison) -> Iterator[str]:
     top = 44.0 + legend_height
     below = top + _CURVES_HEIGHT + 62
     height = below + _DIFFERENCE_HEIGHT + 48
-    said = escape(f"{comparison.tag} of {', '.join(labels)}", quote=True)
+    said = escape(f"{comparison.tag} of {', '.join(labels)}")
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {height:.0f}" role="img"'
         f' aria-label="{said}" font-family="system-ui, sans-serif" font-size="13">'
@@ -243,7 +243,8 @@ def _page(comparison: Comparison) -> Iterator[str]:
     )
     yield "<h2>Health</h2>"
     yield _table(
-        ["", *map(escape, labels)], [[escape(name), *map(escape, cells)] for name, cells in health_rows(comparison)]
+        ["", *map(escape, labels)],
+        [[escape(name), *map(escape, cells)] for name, cells in health_rows(comparison)],
     )
     yield "<h2>Configuration and environment</h2>"
     if comparison.settings:

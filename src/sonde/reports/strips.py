@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 
 from sonde.core.records import Float64
 from sonde.reports.charts import shortened
+from sonde.reports.escaping import escape
 from sonde.reports.quantities import number
 from sonde.reports.scales import Scale
 

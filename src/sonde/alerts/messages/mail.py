@@ -61,7 +61,8 @@ def html(bulletin: Bulletin) -> str:
         items = "".join(f"<li>{escape(plain.summary(finding))}</li>" for finding in notice.resolved)
         parts.append(f"<p>resolved:</p><ul>{items}</ul>")
     parts.extend(f"<p>{escape(sentence)}</p>" for sentence in plain.remainder(notice))
-    parts.append(f"<p>see all: <code>sonde diagnose {escape(bulletin.run)}</code></p>")
+    said, colon, command = plain.see_all(bulletin).partition(": ")
+    parts.append(f"<p>{said}{colon}<code>{escape(command)}</code></p>")
     parts.append("</body></html>")
     return "\n".join(parts) + "\n"
 

@@ -17,7 +17,7 @@ def title(bulletin: Bulletin) -> str:
         'Sonde: 3 findings in runs/demo'
     """
     notice = bulletin.notice
-    run = " ".join(bulletin.run.split())
+    run = printable.one_line(bulletin.run)
     if len(notice.alarms) == 1 and not notice.more and not notice.to_follow:
         (finding,) = notice.alarms
         return f"{finding.severity}: {finding.code} {finding.name} in {run}, step {finding.first_step}"
@@ -39,7 +39,7 @@ def text(bulletin: Bulletin) -> str:
     if notice.resolved:
         parts.append("\n".join(f"resolved: {summary(finding)}" for finding in notice.resolved))
     parts.extend(remainder(notice))
-    parts.append(f"see all: sonde diagnose {bulletin.run}")
+    parts.append(see_all(bulletin))
     return "\n\n".join(parts) + "\n"
 
 
@@ -62,7 +62,12 @@ def log_lines(bulletin: Bulletin) -> list[str]:
 
 def origin(bulletin: Bulletin) -> str:
     """Where and when."""
-    return f"{bulletin.run} on {bulletin.host}, {_moment(bulletin)}"
+    return printable.one_line(f"{bulletin.run} on {bulletin.host}, {_moment(bulletin)}")
+
+
+def see_all(bulletin: Bulletin) -> str:
+    """What to type."""
+    return printable.one_line(f"see all: sonde diagnose {bulletin.run}")
 
 
 def summary(finding: Finding) -> str:

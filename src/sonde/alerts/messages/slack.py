@@ -30,7 +30,7 @@ def payload(bulletin: Bulletin) -> Json:
     if notice.resolved:
         blocks.append(_section("\n".join(f"resolved: {plain.summary(finding)}" for finding in notice.resolved), room))
     footer = "\n".join([*plain.remainder(notice), plain.origin(bulletin)])
-    blocks.append({"type": "context", "elements": [{"type": "mrkdwn", "text": escaped(footer, room)}]})
+    blocks.append({"type": "context", "elements": [_text(footer, room)]})
     return {"text": escaped(plain.title(bulletin), _MOST_IN_SECTION), "blocks": blocks}
 
 
@@ -58,7 +58,12 @@ def _alarm(finding: Finding) -> str:
 
 
 def _section(text: str, room: int) -> Json:
-    return {"type": "section", "text": {"type": "mrkdwn", "text": escaped(text, room)}}
+    return {"type": "section", "text": _text(text, room)}
+
+
+def _text(text: str, room: int) -> Json:
+    # Verbatim: Slack makes no links of addresses and names that stand in a run.
+    return {"type": "mrkdwn", "text": escaped(text, room), "verbatim": True}
 
 
 def _cut(text: str, room: int) -> str:
