@@ -72,3 +72,53 @@ def test_a_configuration_that_is_wrong_is_refused_with_2(
     assert outcome.returncode == 2
     assert "did you mean `loss-spike`?" in outcome.stderr
     assert "Traceback" not in outcome.stderr
+
+
+def _with_settings(run: Path, **rules: object) -> Path:
+    info = strict_json.loads((run / "run.json").read_text())
+    info["settings"] = {
+        f"rules.{name.replace('__', '.')}": {"value": value, "from": "argument"} for name, value in rules.items()
+    }
+    (run / "run.json").write_text(strict_json.dumps(info))
+    return run
+
+
+def test_a_run_cannot_switch_rules_off_silently(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = _with_settings(_spiky(tmp_path / "run"), LOS002=False, GRD008__window=6, GEN001=True)
+    outcome = call("diagnose", run)
+    assert "LOS002 loss-spike" not in outcome.stdout
+    assert "steps, judged by the run's own settings: LOS002 off, GRD008.window = 6\n" in outcome.stdout
+    told = strict_json.loads(call("diagnose", run, "--json").stdout)["own_settings"]
+    assert told == {"off": ["LOS002"], "changed": {"GRD008.window": 6}, "ignored": {}}
+    by_default = call("diagnose", run, "--defaults")
+    assert "LOS002 loss-spike" in by_default.stdout
+    assert "own settings" not in by_default.stdout
+    (tmp_path / "profile.toml").write_text("LOS002 = true\n")
+    overruled = call("diagnose", run, "--profile", tmp_path / "profile.toml").stdout
+    assert "LOS002 loss-spike" in overruled
+    assert "own settings: GRD008.window = 6\n" in overruled
+    for form in ("--md", "--html"):
+        page = call("report", run, form, "-o", "-").stdout
+        assert "own settings: LOS002 off, GRD008.window = 6" in page.replace("&#x27;", "'")
+        assert "own settings" not in call("report", run, form, "-o", "-", "--defaults").stdout
+
+
+def test_stored_settings_that_are_wrong_or_ask_for_gigabytes_are_ignored_and_said(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = _with_settings(
+        _spiky(tmp_path / "run"), GRD008__window=10**12, OPT003__window=10**400, XYZ999=False, LOS002="\x1b[2J"
+    )
+    outcome = call("diagnose", run)
+    assert outcome.returncode == 1
+    assert "own settings" not in outcome.stdout
+    (said,) = [
+        line for line in outcome.stdout.splitlines() if line.startswith("settings of the run that are ignored: ")
+    ]
+    assert "GRD008.window (`GRD008.window` must be at most 10,000; got more)" in said
+    assert "XYZ999 (there is no rule `XYZ999`" in said
+    ignored = strict_json.loads(call("diagnose", run, "--json").stdout)["own_settings"]["ignored"]
+    assert set(ignored) == {"GRD008.window", "OPT003.window", "XYZ999", "LOS002"}
+    assert "must be at most 10,000" in call("report", run, "--md", "-o", "-").stdout

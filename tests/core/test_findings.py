@@ -383,6 +383,7 @@ def test_the_json_of_a_diagnosis_is_the_documented_one() -> None:
         "steps": 2000,
         "findings": [EXPLODING.to_json()],
         "not_measured": ["activations"],
+        "own_settings": {"off": [], "changed": {}, "ignored": {}},
     }
 
 

@@ -58,8 +58,8 @@ def alerts(
         width = max(map(len, outcomes))
         for name, outcome in outcomes.items():
             said = _as_json(outcome)
-            told = f"{name:<{width}}  {said['outcome']}" + (f": {said['reason']}" if said["reason"] else "")
-            console.say(console.one_line(told))
+            reason = f": {said['reason']}" if said["reason"] else ""
+            console.say(console.one_line(f"{name:<{width}}  {said['outcome']}{reason}"))
     if configured.lacking or not all(isinstance(outcome, Delivered) for outcome in outcomes.values()):
         raise typer.Exit(1)
 

@@ -16,19 +16,24 @@ def diagnose(
         Path | None,
         typer.Option(metavar="FILE", help="Settings of the rules, as `sonde calibrate` writes.", show_default=False),
     ] = None,
+    defaults: Annotated[
+        bool, typer.Option("--defaults", help="Judge by the rules' defaults: no settings of the run, none from here.")
+    ] = False,
 ) -> None:
     """Say what is wrong with a run, with the evidence, the likely causes and what to try.
 
-    Works on finished and running trainings alike. The exit status is 1 where there is a warning or worse.
+    Works on finished and running trainings alike. The exit status is 1 where there is a warning or worse. What the
+    run's own settings change is said behind the verdict.
 
     Example:
       sonde diagnose runs/demo
       sonde diagnose runs/demo --json | jq .verdict
     """
     from sonde.core.findings import Severity
+    from sonde.reports.diagnosing import by_default
     from sonde.reports.diagnosing import diagnose as judge
 
-    diagnosis = judge(run, profile=profile)
+    diagnosis = judge(run, rules=by_default(profile)) if defaults else judge(run, profile=profile)
     if json:
         console.result_json(diagnosis.to_json())
     else:
@@ -37,7 +42,13 @@ def diagnose(
         for finding in shown:
             console.say(f"{finding}\n")
         name = console.one_line(run)
-        console.say(f"{name}: {diagnosis.verdict} after {diagnosis.steps:,} steps")
+        own = diagnosis.own_settings
+        judged = f", judged by the run's own settings: {own}" if own else ""
+        console.say(f"{name}: {diagnosis.verdict} after {diagnosis.steps:,} steps{judged}")
+        if own:
+            console.say(f"by the rules' defaults: sonde diagnose {name} --defaults")
+        if own.ignored:
+            console.say(f"settings of the run that are ignored: {own.said_ignored}")
         if hidden:
             console.say(f"{hidden} more are only worth knowing: sonde diagnose {name} --all")
         if diagnosis.not_measured:

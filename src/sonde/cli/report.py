@@ -19,6 +19,9 @@ def report(
     target: Annotated[
         float | None, typer.Option(metavar="LOSS", help="A loss to be reached; the forecast says when.")
     ] = None,
+    defaults: Annotated[
+        bool, typer.Option("--defaults", help="Judge by the rules' defaults: no settings of the run, none from here.")
+    ] = False,
 ) -> None:
     """Tell a run in one self-contained file, the verdict first, and print the file's path.
 
@@ -39,11 +42,12 @@ def report(
             raise console.CommandError(f"the folder of {out} does not exist; make it, or name another file with -o")
     import math
 
+    from sonde.reports.diagnosing import by_default
     from sonde.reports.report import report as tell
 
     if target is not None and not math.isfinite(target):
         raise console.CommandError(f"--target must be a finite number, got {target}")
-    told = tell(run, target=target)
+    told = tell(run, target=target, rules=by_default() if defaults else None)
     text = told.markdown() if form == "md" else told.html()
     if out is not None and str(out) == "-":
         console.say(text.removesuffix("\n"))

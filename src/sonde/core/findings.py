@@ -10,13 +10,14 @@ import operator
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from sonde.core import printable
 from sonde.core.causes import Cause
 from sonde.core.errors import FormatError
 from sonde.core.json_fields import flag, list_of, member, one_of, refusals_as_format_errors, text, whole
+from sonde.core.own_settings import OwnSettings
 from sonde.core.remedies import Remedy
 from sonde.core.strict_json import Json, number, to_number
 from sonde.core.tags import check_tag
@@ -318,6 +319,7 @@ class Diagnosis:
         steps: How many steps were looked at.
         findings: What was found, closed findings included.
         not_measured: What could not be judged, in words: a healthy verdict does not cover it.
+        own_settings: What the run's own settings changed about it.
 
     Example:
         >>> print(Diagnosis(run="runs/demo", steps=500, not_measured=("activations",)))
@@ -331,6 +333,7 @@ class Diagnosis:
     steps: int
     findings: tuple[Finding, ...] = ()
     not_measured: tuple[str, ...] = ()
+    own_settings: OwnSettings = field(default_factory=OwnSettings)
 
     def __post_init__(self) -> None:
         _check_said("Diagnosis(run=...)", self.run)
@@ -351,6 +354,8 @@ class Diagnosis:
     def __str__(self) -> str:
         lines = [str(finding) + "\n" for finding in self.findings]
         lines.append(f"{printable.one_line(self.run)}: {self.verdict} after {self.steps} steps")
+        if self.own_settings:
+            lines[-1] += f", judged by the run's own settings: {self.own_settings}"
         if self.not_measured:
             lines.append(f"not measured: {printable.one_line(', '.join(self.not_measured))}")
         return "\n".join(lines)
@@ -363,6 +368,7 @@ class Diagnosis:
             "steps": self.steps,
             "findings": [finding.to_json() for finding in self.findings],
             "not_measured": list(self.not_measured),
+            "own_settings": self.own_settings.to_json(),
         }
 
     @classmethod
@@ -387,6 +393,9 @@ class Diagnosis:
                 steps=member(data, "steps", whole),
                 findings=member(data, "findings", list_of(Finding.from_json)),
                 not_measured=member(data, "not_measured", list_of(text)),
+                own_settings=(  # diagnoses of before have none
+                    member(data, "own_settings", OwnSettings.from_json) if "own_settings" in data else OwnSettings()
+                ),
             )
         verdict = member(data, "verdict", one_of(Verdict))
         if verdict is not diagnosis.verdict:

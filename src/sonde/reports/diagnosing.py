@@ -1,19 +1,22 @@
 """The diagnosis of a run on disk."""
 
-import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from sonde.config import effective
-from sonde.core.errors import FormatError
+from sonde.core.errors import FormatError, SettingError
 from sonde.core.findings import Diagnosis, Finding
+from sonde.core.own_settings import OwnSettings
 from sonde.diagnosis.across import ACROSS_RANKS
 from sonde.diagnosis.replay import replay
-from sonde.rules.configuring import configured
+from sonde.rules.configuring import configured, departures
 from sonde.rules.rule import Rule
 from sonde.store.between_ranks import between_ranks
 from sonde.store.profiles import read_profile
 from sonde.store.reader import Run, load
+
+_MOST_STORED = 1_000  # there are fewer
 
 
 def diagnose(
@@ -30,8 +33,8 @@ def diagnose(
     the first are judged, and those series in which ranks should agree are compared between all of them.
 
     Rules have their settings, each by itself, from the first of these that has it: the `profile`, what the run was
-    recorded with, the configuration of the working directory (`sonde config`), the rule's default. What a run was
-    recorded with by another Sonde, and this one does not know, is left out.
+    recorded with, the configuration of the working directory (`sonde config`), the rule's default. What the run's own
+    settings change, and which of them are ignored, is said: `Diagnosis.own_settings`.
 
     Args:
         run: The run, or its folder.
@@ -44,7 +47,7 @@ def diagnose(
     Raises:
         RunNotFound, RunUnreadable: there is no run there.
         FormatError: the file is no profile.
-        SettingError: the configuration of the working directory is wrong.
+        SettingError: the configuration of the working directory is wrong, or contradicts that of the run.
         ValueError, TypeError: `rules` and `profile` are both given, or the profile names what is not there.
 
     Example:
@@ -59,9 +62,16 @@ def diagnose(
     if profile is not None and rules is not None:
         raise ValueError("`diagnose` takes `rules` or a `profile`, not both.")
     opened = run if isinstance(run, Run) else load(run)
+    own = OwnSettings()
     if rules is None:
-        rules = configured(settings_of(opened, {} if profile is None else _read(profile)))
-    return replay(
+        given = {} if profile is None else _read(profile)
+        held = settings_of(opened, given)
+        own = own_settings(opened, held)
+        try:
+            rules = configured(held)
+        except (TypeError, ValueError) as error:
+            raise SettingError(f"the settings of {opened.path} and those given here contradict: {error}") from error
+    found = replay(
         str(opened.path),
         opened.frames(),
         opened.events(),
@@ -69,6 +79,16 @@ def diagnose(
         ranks=between_ranks(opened, ACROSS_RANKS),
         on_finding=on_finding,
     )
+    return replace(found, own_settings=own)
+
+
+def by_default(profile: str | os.PathLike[str] | None = None) -> list[Rule]:
+    """All rules with their default settings, but for those of a profile.
+
+    Raises:
+        FormatError: the file is no profile.
+    """
+    return configured({} if profile is None else _read(profile))
 
 
 def settings_of(run: Run, profile: Mapping[str, object] | None = None) -> Mapping[str, object]:
@@ -82,19 +102,48 @@ def settings_of(run: Run, profile: Mapping[str, object] | None = None) -> Mappin
         SettingError: the configuration of the working directory is wrong.
     """
     # An empty table would take the place of all that others say.
-    return effective().over({"rules": _stored(run) or None}).over({"rules": profile or None}).config.rules
+    stored, _ = _stored(run)
+    return effective().over({"rules": stored or None}).over({"rules": profile or None}).config.rules
 
 
-def _stored(run: Run) -> dict[str, object]:
+def own_settings(run: Run, held: Mapping[str, object]) -> OwnSettings:
+    """What the settings that a run was recorded with change.
+
+    Args:
+        run: The run.
+        held: The settings by which it is judged, by code: what went before the run's own counts no more.
+    """
+    stored, ignored = _stored(run)
+    off, changed = departures(stored)
+    return OwnSettings(
+        off=tuple(code for code in off if held.get(code) is False),
+        changed={key: value for key, value in changed.items() if departures({key: held[key]})[1].get(key) == value},
+        ignored=ignored,
+    )
+
+
+def _stored(run: Run) -> tuple[dict[str, object], dict[str, str]]:
+    """The settings of rules that a run was recorded with, and those that are none, or of another version."""
     stored = run.info.get("settings")
-    found = {}
+    found: dict[str, object] = {}
+    ignored: dict[str, str] = {}
     for key, setting in stored.items() if isinstance(stored, Mapping) else ():
         table, _, name = str(key).partition(".")
-        if table == "rules" and name and isinstance(setting, Mapping) and "value" in setting:
-            with contextlib.suppress(TypeError, ValueError):  # of another version
-                configured({name: setting["value"]})
-                found[name] = setting["value"]
-    return found
+        if table != "rules" or not name:
+            continue
+        if len(found) + len(ignored) >= _MOST_STORED:
+            ignored["…"] = f"a run has at most {_MOST_STORED:,} settings of rules"
+            break
+        if not isinstance(setting, Mapping) or "value" not in setting:
+            ignored[name] = "it holds no value"
+            continue
+        try:
+            configured({**found, name: setting["value"]})  # together: each may be right, and both be wrong
+        except (TypeError, ValueError) as error:
+            ignored[name] = str(error)
+        else:
+            found[name] = setting["value"]
+    return found, ignored
 
 
 def _read(profile: Mapping[str, object] | str | os.PathLike[str]) -> Mapping[str, object]:

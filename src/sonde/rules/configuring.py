@@ -17,7 +17,8 @@ def configured(overrides: Mapping[str, object], *, kinds: Iterable[type[Rule]] =
     A name is a rule's code or name (`GEN003`, `gap-from-start`), then `False` leaves the rule out and `True` keeps it;
     or a rule's code or name, a point and one of its settings (`GRD008.window`, `gain-drift.window`), then the value
     takes the place of the default. A number is expected where the default is one: any number, but not NaN, for one
-    with a decimal point; a whole one for a whole one; a list or tuple of so many for several.
+    with a decimal point; a whole one for a whole one, of at most a million, or 10,000 for
+    a window; a list or tuple of so many for several.
 
     Args:
         overrides: Values by name; none leaves every rule as it is.
@@ -56,6 +57,30 @@ def configured(overrides: Mapping[str, object], *, kinds: Iterable[type[Rule]] =
     return [kind(**settings.get(kind.code, {})) for kind in kinds if is_on.get(kind.code, True)]
 
 
+def departures(overrides: Mapping[str, object]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """What of these settings, which `configured` takes, is not as by default: codes that are off, values by name.
+
+    Example:
+        >>> departures({"overfitting": False, "gain-drift.window": 4, "GRD008": True})
+        (('GEN001',), {'GRD008.window': 4})
+    """
+    by_name = {name: kind for kind in RULES for name in (kind.code, kind.name)}
+    off, changed = [], {}
+    for name, value in overrides.items():
+        which, point, field = name.partition(".")
+        kind = _kind(which, by_name)
+        if not point and value is False:
+            off.append(kind.code)
+        elif point and (given := _value(name, _type(kind, field), value)) != _default(kind, field):
+            changed[f"{kind.code}.{field}"] = given
+    return tuple(off), changed
+
+
+def _default(kind: type[Rule], field: str) -> Any:
+    (found,) = (item for item in dataclasses.fields(kind) if item.name == field)  # type: ignore[arg-type]
+    return found.default
+
+
 def _kind(which: str, by_name: Mapping[str, type[Rule]]) -> type[Rule]:
     if which in by_name:
         return by_name[which]
@@ -88,6 +113,9 @@ def _value(name: str, kind: Any, value: object) -> Any:
     if kind is bool and isinstance(value, bool):
         return value
     if kind is int and isinstance(value, int) and not isinstance(value, bool):
+        most = _MOST_KEPT if name.rpartition(".")[2] in _KEEPING else _MOST
+        if abs(value) > most:
+            raise ValueError(f"`{name}` must be at most {most:,}; got more.")
         return value
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
         return float(value)
@@ -105,4 +133,7 @@ def _several(name: str, kind: Any, value: object) -> tuple[Any, ...]:
     return tuple(_value(f"{name}[{i}]", item, each) for i, (item, each) in enumerate(zip(items, value, strict=True)))
 
 
+_MOST = 1_000_000  # steps, values or looks: more is a mistake
+# Of every layer as many values are kept from the start: a run that was received may ask for any number.
+_MOST_KEPT, _KEEPING = 10_000, frozenset({"window", "history", "span"})
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number"}

@@ -35,6 +35,8 @@ def opening(subject: Subject) -> tuple[Block, ...]:
     blocks: list[Block] = [Paragraph((_course(subject),))]
     if lead and lead.remedies:
         blocks.append(Paragraph((Strong("What to do first: "), f"{lead.remedies[0].text}.")))
+    if ignored := subject.diagnosis.own_settings.said_ignored:
+        blocks.append(Paragraph((f"Settings of the run that are ignored: {ignored}.",), is_remark=True))
     if note := _scope(subject):
         blocks.append(Paragraph((note,), is_remark=True))
     return (Card(kind, (sentence(subject),), tuple(blocks), is_verdict=True), Facts(tuple(_facts(subject))))
@@ -42,6 +44,11 @@ def opening(subject: Subject) -> tuple[Block, ...]:
 
 def sentence(subject: Subject) -> str:
     """The verdict as one would say it."""
+    own = subject.diagnosis.own_settings
+    return f"{_verdict(subject)} (Judged by the run's own settings: {own}.)" if own else _verdict(subject)
+
+
+def _verdict(subject: Subject) -> str:
     if not subject.last:
         return "Nothing was recorded yet, so nothing can be said."
     if not subject.alarms:
