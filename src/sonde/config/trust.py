@@ -1,10 +1,8 @@
 """Which projects' files the user has looked at, and lets send, write and act."""
 
 import contextlib
-import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -65,6 +63,8 @@ class Trust:
     def _write(self, files: Mapping[str, str]) -> None:
         if self._folder is None:
             raise SettingError("there is no home folder to remember it in; set HOME or XDG_CONFIG_HOME")
+        import tempfile  # every script that is watched waits for what is imported above
+
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd, name = tempfile.mkstemp(prefix=_FILE, dir=self._folder)  # 0600
         try:
@@ -79,4 +79,6 @@ class Trust:
 
 def digest(table: Mapping[str, Any]) -> str:
     """One word for all settings of a file."""
+    import hashlib
+
     return hashlib.sha256(json.dumps(dict(flat(table)), sort_keys=True, default=str).encode()).hexdigest()
