@@ -17,8 +17,8 @@ from sonde.core.records import Float64, Recorder
 from sonde.kernels import sketches
 from sonde.kernels.columns import NUM_COLUMNS, Column, norm
 from sonde.kernels.histograms import NUM_BINS, NUM_COARSE, PERCENTS, coarse, percentiles
-from sonde.monitor.latest import Latest, Lookup
 from sonde.monitor.layers import SERIES, Layers, Step, layers
+from sonde.monitor.lookup import Lookup
 from sonde.monitor.naps import Nap
 from sonde.monitor.sheets import ClipNote, Key, Report, Sheet
 from sonde.probes.statistics import tags
@@ -61,8 +61,10 @@ class Assembly:
         self._ema, self._moments, self._trajectory = Ema(), Moments(), Trajectory()
         self._ema_state, self._moments_state = self._ema.init(1), self._moments.init(1)
         self._trajectory_states = {name: self._trajectory.init(sketches.SIZE) for name in optimizers}
-        self._weight_norms = {name: Latest() for name in optimizers}
-        self._update_norms = {name: Latest() for name in optimizers}
+        self._weights: dict[str, _Weights] = {}
+        """Of each optimiser, where they were read in this iteration …"""
+        self._weights_before: dict[str, _Weights] = {}
+        """… and in the one before."""
         self._lookup = Lookup()
         self._name_again: dict[str, int] = {}
         self._columns: dict[Any, Columns] = {}
@@ -83,6 +85,7 @@ class Assembly:
         self._ema_state = EmaState(*(np.asarray(array) for array in state["ema"]))
         self._moments_state = MomentsState(*(np.asarray(array) for array in state["moments"]))
         self._micro_losses = []
+        self._weights = {}
 
     def consume(self, batch: Sequence[tuple[Sheet, Float64]]) -> None:
         """Take some iterations, in order. What many steps have in common is worked out for all of them at once.
@@ -134,6 +137,11 @@ class Assembly:
             by = sorted(filter(None, sheet.skipped | withheld))
             data = {"total": self._num_skipped, **({"optimizers": by} if by else {})}
             self._recorder.event("skipped-step", step=self.step, data=data)
+        if sheet.applied:
+            weights = {
+                key.optimizer: _Weights(key.names, of_layers[key].norms) for key in found if key.kind == "weight"
+            }
+            self._weights_before, self._weights = self._weights, weights
         if not sheet.applied - withheld:
             self._num_micro += not (sheet.skipped or withheld)
             return
@@ -141,9 +149,6 @@ class Assembly:
             found = {key: value for key, value in found.items() if key.optimizer not in withheld or key.kind == "lr"}
         self.step += 1
         micro_losses, self._micro_losses = self._micro_losses, []
-        for key in found:  # the whole is judged by the last norm of each
-            if key.kind == "update":
-                self._update_norms[key.optimizer].put(key.names, of_layers[key].norms)
         self._essential(sheet, found, of_layers, micro_losses)
         for loss in micro_losses if len(micro_losses) > 1 else ():
             self._named_row("micro", {"loss/micro": loss}, sheet.time)
@@ -211,6 +216,7 @@ class Assembly:
                 self._num_micro += 1
                 continue
             self.step += 1
+            self._weights = {}
             losses, self._micro_losses = self._micro_losses, []
             self._named_row("step", {**self._of_losses(losses), **nap.host}, nap.time, yields=place % _RESTED_ROWS == 0)
             for loss in losses if len(losses) > 1 else ():
@@ -253,8 +259,8 @@ class Assembly:
                 self._trajectory_states[optimizer] = state
                 row[f"grad/trajectory_dimension{at}"] = float(out.dimension)
                 row[f"grad/trajectory_share{at}"] = float(out.share)
-        if any(key.kind == "update" and key.optimizer == optimizer for key in found):
-            row.update(self._update_ratio(optimizer, at))
+        if optimizer in sheet.whole_updates:
+            row.update(self._update_ratio(optimizer, found, of_layers, at))
         return row
 
     def _name_nonfinite(self, optimizer: str, names: tuple[str, ...], norms: Float64, when: float) -> None:
@@ -272,14 +278,25 @@ class Assembly:
             norms,
         )
 
-    def _update_ratio(self, optimizer: str, at: str) -> dict[str, float]:
-        """Of all parameters together, each by its latest update; once all have had their turn."""
-        updates, weights = self._update_norms[optimizer], self._weight_norms[optimizer]
-        if not weights.names or not updates.covers(weights):
+    def _update_ratio(
+        self, optimizer: str, found: Mapping[Key, Float64], of_layers: Mapping[Key, Layers], at: str
+    ) -> dict[str, float]:
+        """Of all parameters together, at a step at which all of them were measured."""
+        keys = [key for key in found if key.kind == "update" and key.optimizer == optimizer]
+        if not keys:  # there was no room for them
             return {}
-        update, weight = _together(updates.values), _together(weights.values)
-        ratio = update / weight if weight else MISSING
+        update = _together(np.concatenate([of_layers[key].norms for key in keys]))
+        weight = _together(np.concatenate([self._before(key, found) for key in keys]))
+        ratio = _ratios(np.array(update), np.array(weight))
         return {f"update/norm{at}": update, f"update/ratio{at}": float(ratio)}
+
+    def _before(self, key: Key, found: Mapping[Key, Float64]) -> Float64:
+        """The norms of an update's parameters before the step; 0 where they are not known."""
+        norms = found.get(key._replace(kind="before"))
+        if norms is not None:
+            return norms
+        names, norms = self._weights_before.get(key.optimizer, _Weights((), np.empty(0)))
+        return np.append(norms, 0.0)[self._lookup(key.names, names)]
 
     def _gradient_norms(
         self, optimizer: str, sheet: Sheet, found: Mapping[Key, Float64], of_layers: Mapping[Key, Layers]
@@ -314,8 +331,6 @@ class Assembly:
         out = of_layers[key].values
         if key.kind == "update":
             out = np.concatenate([out, *self._relative(sheet, key, found, of_layers)])
-        elif key.kind == "weight":
-            self._weight_norms[key.optimizer].put(key.names, of_layers[key].norms)
 
         def names() -> list[str]:
             relative = [f"update/{what}@{name}" for what in ("ratio", "effective_lr") for name in key.names]
@@ -328,20 +343,17 @@ class Assembly:
         self, sheet: Sheet, key: Key, found: Mapping[Key, Float64], of_layers: Mapping[Key, Layers]
     ) -> tuple[Float32, Float32]:
         """Updates against the weights before them, and against the gradients that the optimiser got."""
-        weights = found.get(key._replace(kind="before"))
-        if weights is None:  # measured at the step before
-            weights = self._weight_norms[key.optimizer].get(key.names)
         names, _, applied = self._gradient_norms(key.optimizer, sheet, found, of_layers)
         gradients = np.append(applied, 0.0)[self._lookup(key.names, names)]
         updates = of_layers[key].norms
-        return _ratios(updates, weights), _ratios(updates, gradients)
+        return _ratios(updates, self._before(key, found)), _ratios(updates, gradients)
 
     def _cosines(self, sheet: Sheet, key: Key, value: Float64) -> None:
         products = value.reshape(-1, 3)
         out = _cosines(products)
         family = key.kind.removesuffix("_cosine")
         if family == "update":  # sketches of weights are in float32: the rounding of small changes is not a direction
-            weights = self._weight_norms[key.optimizer].get(key.names)
+            weights = self._weights[key.optimizer].norms  # of the same names: both are read at once
             out = np.where(np.sqrt(products[:, 1]) < 1e-6 * weights, MISSING, out)
         label = self._table(f"{family}-cosines", key)
         self._append(
@@ -431,6 +443,13 @@ class _Iteration(NamedTuple):
         rows = {key: value for key, value in self.found.items() if key.kind in SERIES}
         optimizers = {key.optimizer for key in rows}
         return Step(rows, {name: 1 / _read_scale(name, self.sheet, self.found) for name in optimizers})
+
+
+class _Weights(NamedTuple):
+    """Norms of an optimiser's weights after a step."""
+
+    names: tuple[str, ...]
+    norms: Float64
 
 
 def _scale(optimizer: str, found: Mapping[Key, Float64]) -> float:

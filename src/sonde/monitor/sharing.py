@@ -34,6 +34,8 @@ class Sharing:
     def __init__(self, watched: Sequence[Watched], cadences: Cadences) -> None:
         self.cadences = cadences
         self._num_slots = cadences.rotating.interval_steps
+        on_gpu = any(w.parameter.device.type == "cuda" for w in watched)
+        self._num_update_slots = cadences.num_update_slots(on_gpu=on_gpu)
         self._exchange = Exchange([w.parameter for w in watched], self._plan)
         self._watch(watched)
 
@@ -85,10 +87,14 @@ class Sharing:
         layers = agreement.due(self.cadences.layers)
         kinds = ["grad", "weight", "norm_clipped"] if layers else ["norm", "norm_clipped"]
         sections = [Section((kind, None), everything) for kind in kinds]
+        num = self._num_update_slots
+        rotating = agreement.slots(self.cadences.rotating, num) if self.cadences.updates_rotate else range(0)
+        for slot in range(num) if agreement.due(self.cadences.updates) else rotating:
+            if members := everything[slot::num]:
+                number = slot if num > 1 else None
+                sections += [Section((kind, number), members) for kind in ("update", "before")]
         for slot in agreement.slots(self.cadences.rotating, self._num_slots):
-            members = everything[slot :: self._num_slots]
-            if members:
-                sections += [Section((kind, slot), members) for kind in ("update", "before")]
+            if members := everything[slot :: self._num_slots]:
                 sections.append(Section(("histogram", slot), members, NUM_BINS))
         return sections
 

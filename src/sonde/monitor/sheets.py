@@ -64,6 +64,8 @@ class Sheet:
     """The optimisers whose step a gradient scaler withheld."""
     incomplete: set[str] = field(default_factory=set)
     """The optimisers with a gradient that could not be read: a norm of the others would not be theirs."""
+    whole_updates: set[str] = field(default_factory=set)
+    """The optimisers of which the updates of all parameters were measured."""
     tensors: dict[Key, Tensor] = field(default_factory=dict)
     host: dict[str, float] = field(default_factory=dict)
     """Plain numbers of the step, by tag."""
