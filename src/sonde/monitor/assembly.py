@@ -369,7 +369,7 @@ class Assembly:
         counts = value.reshape(-1, NUM_BINS).astype(np.int32)
         family = "weight" if key.kind == "weight_histogram" else "grad"
         if family == "grad":
-            quantiles = percentiles(counts) / _read_scale(key.optimizer, sheet, found)
+            quantiles = percentiles(counts, self._extremes(key, found)) * (1 / _read_scale(key.optimizer, sheet, found))
             label = self._table("percentiles", key)
             self._append(
                 (label, key.names),
@@ -393,6 +393,14 @@ class Assembly:
             coarse(counts, 1 / _read_scale(key.optimizer, sheet, found) if family == "grad" else 1.0).reshape(-1),
             bins=NUM_COARSE,
         )
+
+    def _extremes(self, key: Key, found: Mapping[Key, Float64]) -> Float64 | None:
+        """Rows of the tensors of a histogram: no percentile lies beyond their extremes."""
+        rows = found.get(key._replace(kind="extremes"))
+        if rows is not None:
+            return rows.reshape(-1, NUM_COLUMNS)
+        all_of = next((other for other in found if other.kind == "grad" and other.optimizer == key.optimizer), None)
+        return None if all_of is None else found[all_of][self._lookup(key.names, all_of.names)]
 
     def _table(self, name: str, key: Key) -> str:
         parts = [name, self._labels[key.optimizer], "" if key.slot is None else str(key.slot)]

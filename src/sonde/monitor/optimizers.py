@@ -259,9 +259,11 @@ class ParameterReader:
     ) -> None:
         if tensors:
             which = None if names == optimised.slots[slot].names else names
-            histogram = self._stats(optimised, ("histogram", slot, which), tensors)(tensors, histogram=True).histogram
-            assert histogram is not None
-            add(Key("histogram", optimised.name, names, slot), histogram)
+            found = self._stats(optimised, ("histogram", slot, which), tensors)(tensors, histogram=True)
+            assert found.histogram is not None
+            add(Key("histogram", optimised.name, names, slot), found.histogram)
+            if not self._on_gpu or optimised.sharing is not None:  # else all rows are read at every such step
+                add(Key("extremes", optimised.name, names, slot), found.rows)
 
     def _measured_at_once(
         self, sheet: Sheet, optimised: Optimised, steps: "TritonSteps", slots: Sequence[int], with_sketch: bool

@@ -15,7 +15,7 @@ from sonde.probes.exchange import Exchange, Section
 from sonde.probes.parameters import Watched
 from sonde.probes.shards import local_parts
 
-_ROWS = frozenset({"grad", "weight", "update"})
+_ROWS = frozenset({"grad", "weight", "update", "extremes"})
 _NORMS = frozenset({"norm", "norm_clipped", "before"})
 
 
@@ -95,7 +95,7 @@ class Sharing:
                 sections += [Section((kind, number), members) for kind in ("update", "before")]
         for slot in agreement.slots(self.cadences.rotating, self._num_slots):
             if members := everything[slot :: self._num_slots]:
-                sections.append(Section(("histogram", slot), members, NUM_BINS))
+                sections += [Section(("histogram", slot), members, NUM_BINS), Section(("extremes", slot), members)]
         return sections
 
     # As a sheet.

@@ -29,7 +29,7 @@ _ESSENTIAL = frozenset(
 )
 
 
-_OF_GRADIENTS = frozenset({"grad", "norm", "histogram", "grad_cosine", "trajectory", "clip"})
+_OF_GRADIENTS = frozenset({"grad", "norm", "histogram", "extremes", "grad_cosine", "trajectory", "clip"})
 
 Report = Callable[[Float64], Iterable[Row]]
 
