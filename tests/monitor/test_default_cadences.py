@@ -1,7 +1,7 @@
 """At the default cadences: numbers of a whole model come from one step, and agree with plain float64 torch."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ def _net() -> nn.Sequential:
     return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.Linear(8, 3))
 
 
-def _flat(tensors: Iterator[Tensor]) -> Tensor:
+def _flat(tensors: Iterable[Tensor]) -> Tensor:
     return torch.cat([tensor.detach().double().reshape(-1) for tensor in tensors])
 
 
@@ -44,9 +44,9 @@ def _record(run: Path, num_steps: int, cut: int, cadence: Cadences | None, budge
             optimizer.zero_grad()
             loss = loops.loss_of(net, batch)
             loss.backward()
-            before = _flat(iter(net.parameters()))
+            before = _flat(net.parameters())
             optimizer.step()
-            after = _flat(iter(net.parameters()))
+            after = _flat(net.parameters())
             truth["update/norm"].append(float((after - before).norm()))
             truth["update/ratio"].append(float((after - before).norm() / before.norm()))
             truth["weight/norm"].append(float(after.norm()))
@@ -92,9 +92,9 @@ def test_the_second_of_two_optimiser_steps_is_measured_against_its_own_weights(t
                 optimizer.zero_grad()
                 loss = loops.loss_of(net, batch)
                 loss.backward()
-                before = _flat(iter(net.parameters()))
+                before = _flat(net.parameters())
                 optimizer.step()
-            ratios.append(float((_flat(iter(net.parameters())) - before).norm() / before.norm()))
+            ratios.append(float((_flat(net.parameters()) - before).norm() / before.norm()))
             watched.step(loss)
     found = sonde.load(tmp_path / "run").series("update/ratio")
     assert found.step.tolist() == [2, 4, 6, 8]
@@ -145,3 +145,72 @@ def test_percentiles_lie_between_the_extremes_of_their_step(tmp_path: Path) -> N
             assert len(found.step) == 105
             assert (found.value >= smallest).all(), f"p{percent} of {name}"
             assert (found.value <= largest).all(), f"p{percent} of {name}"
+
+
+def test_an_infinite_gradient_has_an_infinite_norm_and_a_nan_one_a_nan(tmp_path: Path) -> None:
+    net = _net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    wanted: dict[str, list[float]] = {"grad/norm": [], "grad/norm@0.weight": []}
+    with watch(net, optimizer, run=tmp_path / "run", strict=True, console="quiet", budget=math.inf) as watched:
+        for step, batch in enumerate(loops.batches(45), 1):
+            optimizer.zero_grad()
+            loss = loops.loss_of(net, batch)
+            loss.backward()
+            gradient = net.get_parameter("0.weight").grad
+            assert gradient is not None
+            if step % 3 == 0:
+                gradient[0, 0] = math.inf
+            if step % 6 == 0:
+                gradient[1, 0] = math.nan
+            flat = _flat(p.grad for p in net.parameters() if p.grad is not None)
+            wanted["grad/norm"].append(float(flat.norm()))
+            wanted["grad/norm@0.weight"].append(float(gradient.double().norm()))
+            optimizer.step()
+            watched.step(loss)
+    run = sonde.load(tmp_path / "run")
+    for tag, values in wanted.items():
+        found = run.series(tag)
+        np.testing.assert_allclose(found.value, np.array(values)[found.step - 1], rtol=1e-5, err_msg=tag)
+    assert math.inf in found.value  # at step 21, with all statistics
+
+
+def test_spectra_bear_the_step_of_their_weights_and_are_judged_when_they_are_known(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 3))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+    names = ("0.weight", "2.weight", "4.weight")
+    truth: dict[str, list[float]] = {name: [] for name in names}
+    cadence = Cadences(spectra=Every(6))
+    with loops.watching(net, optimizer, tmp_path / "run", cadence=cadence, doctor="thread") as watched:
+        for batch in loops.batches(60):
+            optimizer.zero_grad()
+            loss = loops.loss_of(net, batch)
+            loss.backward()
+            optimizer.step()
+            for name in names:
+                truth[name].append(float(torch.linalg.matrix_norm(net.get_parameter(name).detach().double(), 2)))
+            watched.step(loss)
+    run = sonde.load(tmp_path / "run")
+    for name in names:
+        found = run.series(f"spectrum/largest@{name}")
+        assert len(found.step)
+        np.testing.assert_allclose(found.value, np.array(truth[name])[found.step - 1], rtol=1e-6)
+    lag = run.series("spectrum/lag_steps")
+    assert (lag.value >= 1).all()
+    assert [finding.code for finding in watched.findings()] == [finding.code for finding in sonde.diagnose(run)]
+
+
+def test_a_trajectory_is_not_measured_before_it_is_and_no_tag_is_without_a_value(tmp_path: Path) -> None:
+    net = _net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with loops.watching(net, optimizer, tmp_path / "run") as watched:
+        for batch in loops.batches(70):
+            optimizer.zero_grad()
+            loss = loops.loss_of(net, batch)
+            loss.backward()
+            optimizer.step()
+            watched.step(loss)
+    run = sonde.load(tmp_path / "run")
+    assert run.series("grad/trajectory_dimension").step.tolist() == list(range(64, 71))
+    assert [tag for tag in run.tags() if not len(run.series(tag).step)] == []
+    assert "gain/block@0" not in run.tags()  # its input has no gradient

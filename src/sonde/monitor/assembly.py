@@ -5,13 +5,14 @@ Counts steps, undoes scaling and clipping, smooths the loss.
 
 import re
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from sonde.core import late_rows
 from sonde.core.frames import MISSING, Columns, Detail, Float32, Frame
 from sonde.core.records import Float64, Recorder
 from sonde.kernels import sketches
@@ -21,6 +22,7 @@ from sonde.monitor.layers import SERIES, Layers, Step, layers
 from sonde.monitor.lookup import Lookup
 from sonde.monitor.naps import Nap
 from sonde.monitor.sheets import ClipNote, Key, Report, Sheet
+from sonde.probes.probe import Row, Stamp
 from sonde.probes.statistics import tags
 from sonde.signals.ema import Ema, EmaState
 from sonde.signals.moments import Moments, MomentsState
@@ -28,6 +30,7 @@ from sonde.signals.trajectory import Trajectory
 
 _NAMED_STEPS = 10  # between two rows that name parameters that are not finite
 _RESTED_ROWS = 8  # small ones, after which the training gets the interpreter
+_MOST_STAMPS = 16  # one at a time is waited for
 _MOST_COLUMNS = 256  # which parameters have a gradient may change at every step (experts)
 
 
@@ -65,6 +68,8 @@ class Assembly:
         """Of each optimiser, where they were read in this iteration …"""
         self._weights_before: dict[str, _Weights] = {}
         """… and in the one before."""
+        self._stamps: deque[Stamp] = deque(maxlen=_MOST_STAMPS)
+        """The last ones that were given a step."""
         self._lookup = Lookup()
         self._name_again: dict[str, int] = {}
         self._columns: dict[Any, Columns] = {}
@@ -86,6 +91,9 @@ class Assembly:
         self._moments_state = MomentsState(*(np.asarray(array) for array in state["moments"]))
         self._micro_losses = []
         self._weights = {}
+        for stamp in self._stamps:
+            stamp.step = None
+        self._stamps.clear()
 
     def consume(self, batch: Sequence[tuple[Sheet, Float64]]) -> None:
         """Take some iterations, in order. What many steps have in common is worked out for all of them at once.
@@ -142,12 +150,15 @@ class Assembly:
                 key.optimizer: _Weights(key.names, of_layers[key].norms) for key in found if key.kind == "weight"
             }
             self._weights_before, self._weights = self._weights, weights
+        self.step += bool(sheet.applied - withheld)
+        for stamp in sheet.stamps:  # where the step was withheld, the weights are those of the last one
+            stamp.step = self.step
+        self._stamps.extend(sheet.stamps)
         if not sheet.applied - withheld:
             self._num_micro += not (sheet.skipped or withheld)
             return
         if withheld:
             found = {key: value for key, value in found.items() if key.optimizer not in withheld or key.kind == "lr"}
-        self.step += 1
         micro_losses, self._micro_losses = self._micro_losses, []
         self._essential(sheet, found, of_layers, micro_losses)
         for loss in micro_losses if len(micro_losses) > 1 else ():
@@ -161,7 +172,18 @@ class Assembly:
                 self._shape(sheet, key, value, found)
         for report, own in read:
             for row in report(own):
-                self._write(row.columns, sheet.time, row.values)
+                self._read_row(row, sheet.time)
+
+    def _read_row(self, row: Row, when: float) -> None:
+        if row.stamp is None:
+            self._write(row.columns, when, row.values)
+        elif row.stamp.step is not None and row.stamp.step > 0:
+            columns = self._columns.get(row.columns)
+            if columns is None:
+                tags_of = [*row.columns.tags, late_rows.LAG]
+                columns = self._columns[row.columns] = Columns(row.columns.table, tags_of, row.columns.detail)
+            numbers = np.append(row.values, self.step - row.stamp.step)
+            self._write(columns, when, numbers, step=row.stamp.step)
 
     def event(self, kind: str, data: Mapping[str, Any]) -> None:
         """Something happened at the last of the steps that were taken. On the thread that calls `consume`."""
@@ -255,10 +277,12 @@ class Assembly:
             elif key.kind in ("grad_cosine", "update_cosine"):
                 row[f"{key.kind.replace('_', '/')}{at}"] = float(_cosines(value.reshape(-1, 3).sum(0)))
             elif key.kind == "trajectory":
-                state, out = self._trajectory.step(self._trajectory_states[optimizer], value)
+                before_it = self._trajectory_states[optimizer]
+                state, out = self._trajectory.step(before_it, value)
                 self._trajectory_states[optimizer] = state
-                row[f"grad/trajectory_dimension{at}"] = float(out.dimension)
-                row[f"grad/trajectory_share{at}"] = float(out.share)
+                if state is not before_it and np.isfinite(out.dimension):  # else there is no number of this step
+                    row[f"grad/trajectory_dimension{at}"] = float(out.dimension)
+                    row[f"grad/trajectory_share{at}"] = float(out.share)
         if optimizer in sheet.whole_updates:
             row.update(self._update_ratio(optimizer, found, of_layers, at))
         return row
@@ -426,9 +450,18 @@ class Assembly:
             columns = self._columns[key] = Columns(table, names(), detail, bins)
         self._write(columns, when, numbers, yields=yields)
 
-    def _write(self, columns: Columns, when: float, numbers: Float64 | Float32, *, yields: bool = True) -> None:
+    def _write(
+        self,
+        columns: Columns,
+        when: float,
+        numbers: Float64 | Float32,
+        *,
+        step: int | None = None,
+        yields: bool = True,
+    ) -> None:
         with np.errstate(over="ignore"):
-            self._recorder.append(Frame(columns, self.step, when, numbers.astype(np.float32)))
+            at = self.step if step is None else step
+            self._recorder.append(Frame(columns, at, when, numbers.astype(np.float32)))
         if yields:
             time.sleep(0)  # the training gets the interpreter now, not when it has waited for it for 5 ms
 
@@ -450,7 +483,8 @@ class _Iteration(NamedTuple):
         """What there is to be worked out of rows."""
         rows = {key: value for key, value in self.found.items() if key.kind in SERIES}
         optimizers = {key.optimizer for key in rows}
-        return Step(rows, {name: 1 / _read_scale(name, self.sheet, self.found) for name in optimizers})
+        factors = {name: 1 / _read_scale(name, self.sheet, self.found) for name in optimizers}
+        return Step(rows, factors, self.sheet.infinite)
 
 
 class _Weights(NamedTuple):
@@ -504,9 +538,11 @@ def _cosines(products: Float64) -> Float64:
 
 
 def _together(norms: Float64) -> float:
-    """The norm of all tensors; NaN where a value of theirs is not finite, as `columns.norm` has it."""
-    total = float(np.sqrt(np.sum(norms**2)))
-    return total if np.isfinite(total) else float("nan")
+    """The norm of all tensors; NaN where one is, else infinite where one is. Squares stay in range."""
+    largest = float(np.max(norms, initial=0.0))
+    if largest == 0 or not np.isfinite(largest):
+        return largest
+    return largest * float(np.sqrt(np.sum((norms / largest) ** 2)))
 
 
 def _labels(optimizers: Sequence[str]) -> dict[str, str]:

@@ -12,9 +12,12 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from sonde.kernels import TensorStats
+from sonde.kernels.columns import Column
 from sonde.kernels.copies import Copies
 from sonde.kernels.dispatch import steps_of
+from sonde.kernels.reference import difference
 from sonde.kernels.sketch_products import sketch_products
+from sonde.kernels.stats import Stats
 from sonde.monitor.consecutive import Consecutive, ConsecutiveChanges
 from sonde.monitor.schedule import Schedule
 from sonde.monitor.sharing import Sharing, offering
@@ -233,12 +236,13 @@ class ParameterReader:
                 tensors, sketch=with_sketch
             )
             add(Key("grad", name, names), found.rows)
-            if found.sketch is not None:
-                products = optimised.gradient_cosines.take(schedule.iteration, names, found.sketch)
+            self._note_infinite(sheet, optimised, Key("grad", name, names), found.rows, tensors.__getitem__)
+            if (sketch := self._sketch(found)) is not None:
+                products = optimised.gradient_cosines.take(schedule.iteration, names, sketch)
                 if products is not None and schedule.due("cosines"):
                     add(Key("grad_cosine", name, names), products)
                 if schedule.due("rotating"):
-                    add(Key("trajectory", name), found.sketch.sum(0))
+                    add(Key("trajectory", name), sketch.sum(0))
         else:
             add(Key("norm", name, names), self._norms(optimised, None if whole else names, tensors))
         for slot in slots:
@@ -248,6 +252,23 @@ class ParameterReader:
                 else self._of_slot(optimised, names, tensors, slot)
             )
             self._note_histogram(add, optimised, slot, some_names, some)
+
+    def _sketch(self, found: Stats) -> Tensor | None:
+        """The sketches; on a CPU NaN where a value is not finite, of which a sketch knows nothing."""
+        if found.sketch is None or self._on_gpu:
+            return found.sketch
+        return found.sketch.masked_fill(found.rows[:, Column.NONFINITE, None] > 0, torch.nan)
+
+    def _note_infinite(
+        self, sheet: Sheet, optimised: Optimised, key: Key, rows: Tensor, tensor: Callable[[int], Tensor]
+    ) -> None:
+        """Rows count what is not finite. A norm is infinite where none of that is NaN: such tensors are looked at."""
+        if self._on_gpu or optimised.sharing is not None:
+            return
+        places = rows[:, Column.NONFINITE].nonzero().flatten().tolist()
+        infinite = frozenset(key.names[place] for place in places if not tensor(place).isnan().any())
+        if infinite:
+            sheet.infinite[key] = infinite
 
     def _note_histogram(
         self,
@@ -408,7 +429,11 @@ class ParameterReader:
                 rows = steps.updates(copies, slot)
             else:
                 rows = self._stats(optimised, ("update", slot, None), new).of_difference(new, copies).rows
-            add(Key("update", optimised.name, names, number), rows)
+            key = Key("update", optimised.name, names, number)
+            add(key, rows)
+            self._note_infinite(
+                sheet, optimised, key, rows, lambda place, a=new, b=copies: difference(a[place], b[place])
+            )
         optimised.before = []
         optimised.gradients = []
 
@@ -433,7 +458,11 @@ class ParameterReader:
             rows, _, products, _ = steps.weights(sketch=with_sketch, iteration=schedule.iteration)
         else:
             tensors = _pieces(optimised.parameters)
-            rows, _, sketch = self._stats(optimised, ("weight", None, None), tensors)(tensors, sketch=with_sketch)
+            found = self._stats(optimised, ("weight", None, None), tensors)(tensors, sketch=with_sketch)
+            rows, sketch = found.rows, self._sketch(found)
+            self._note_infinite(
+                sheet, optimised, Key("weight", optimised.name, optimised.names), rows, tensors.__getitem__
+            )
             if sketch is not None:
                 products = optimised.update_cosines.take(schedule.iteration, optimised.names, sketch)
         add(Key("weight", optimised.name, optimised.names), rows)
