@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 import sonde
-from sonde.core.cadences import every
+from sonde.core.cadences import Every, every
 from sonde.monitor.cadences import Cadences
 
 from . import loops
@@ -287,7 +287,7 @@ def test_updates_are_the_true_change_of_the_weights(
 def test_rotation_measures_every_update_once_an_interval(tmp_path: Path) -> None:
     net = loops.model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    cadence = Cadences(layers=every(3), cosines=every(1000), rotating=every(4))
+    cadence = Cadences(layers=every(3), cosines=every(1000), rotating=every(4), updates=Every(1000, offset=999))
     with loops.watching(net, optimizer, tmp_path / "run", cadence=cadence) as watch:
         for batch in loops.batches(12):
             optimizer.zero_grad()

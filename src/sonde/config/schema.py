@@ -20,6 +20,7 @@ class Cadence:
 
     layers: int | None = None
     cosines: int | None = None
+    updates: int | None = None
     rotating: int | None = None
     histograms: int | None = None
     blocks: int | None = None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sonde.core.findings import Diagnosis, Finding
 from sonde.core.frames import Frame
+from sonde.core.late_rows import as_known
 from sonde.core.records import Event
 from sonde.diagnosis.across import compared
 from sonde.diagnosis.doctor import Doctor
@@ -49,7 +50,7 @@ def replay(
     doctor = Doctor(applied)
     waiting = iter(sorted(_on_line(events), key=_step))
     event = next(waiting, None)
-    for frame in heapq.merge(*tables, key=lambda frame: frame.step):
+    for frame in heapq.merge(*(map(as_known, table) for table in tables), key=lambda frame: frame.step):
         while event is not None and _step(event) < frame.step:
             tell(doctor.event(event.kind, event.data))
             event = next(waiting, None)

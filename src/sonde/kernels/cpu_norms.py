@@ -30,7 +30,7 @@ class CpuNorms:
     Example:
         >>> tensors = [torch.tensor([3.0, 4.0]), torch.tensor([3e30, 4e30]), torch.tensor([1.0, float("inf")])]
         >>> [f"{norm:.3g}" for norm in CpuNorms(tensors)(tensors).tolist()]
-        ['5', '5e+30', 'nan']
+        ['5', '5e+30', 'inf']
     """
 
     def __init__(self, like: Sequence[Tensor]) -> None:
@@ -44,7 +44,7 @@ class CpuNorms:
         self._num_stretches = len(owners)
 
     def __call__(self, tensors: Sequence[Tensor]) -> Float64:
-        """Their norms: 0 where a tensor is empty, NaN where a value is not finite.
+        """Their norms: 0 where a tensor is empty, NaN where a value is, else infinite where one is.
 
         Raises:
             ValueError: they are not as many, or of other shapes, dtypes or device than prepared for.
@@ -58,7 +58,6 @@ class CpuNorms:
                 squares[slab.at] = _sums_of_squares(read(slab), slab.starts, products)
             if len(squares):
                 norms[self._owners] = np.sqrt(np.add.reduceat(squares, self._begins))
-        norms[~np.isfinite(norms)] = np.nan
         return norms
 
 

@@ -5,22 +5,24 @@ Counts steps, undoes scaling and clipping, smooths the loss.
 
 import re
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from sonde.core import late_rows
 from sonde.core.frames import MISSING, Columns, Detail, Float32, Frame
 from sonde.core.records import Float64, Recorder
 from sonde.kernels import sketches
 from sonde.kernels.columns import NUM_COLUMNS, Column, norm
 from sonde.kernels.histograms import NUM_BINS, NUM_COARSE, PERCENTS, coarse, percentiles
-from sonde.monitor.latest import Latest, Lookup
 from sonde.monitor.layers import SERIES, Layers, Step, layers
+from sonde.monitor.lookup import Lookup
 from sonde.monitor.naps import Nap
 from sonde.monitor.sheets import ClipNote, Key, Report, Sheet
+from sonde.probes.probe import Row, Stamp
 from sonde.probes.statistics import tags
 from sonde.signals.ema import Ema, EmaState
 from sonde.signals.moments import Moments, MomentsState
@@ -28,6 +30,7 @@ from sonde.signals.trajectory import Trajectory
 
 _NAMED_STEPS = 10  # between two rows that name parameters that are not finite
 _RESTED_ROWS = 8  # small ones, after which the training gets the interpreter
+_MOST_STAMPS = 16  # one at a time is waited for
 _MOST_COLUMNS = 256  # which parameters have a gradient may change at every step (experts)
 
 
@@ -61,8 +64,12 @@ class Assembly:
         self._ema, self._moments, self._trajectory = Ema(), Moments(), Trajectory()
         self._ema_state, self._moments_state = self._ema.init(1), self._moments.init(1)
         self._trajectory_states = {name: self._trajectory.init(sketches.SIZE) for name in optimizers}
-        self._weight_norms = {name: Latest() for name in optimizers}
-        self._update_norms = {name: Latest() for name in optimizers}
+        self._weights: dict[str, _Weights] = {}
+        """Of each optimiser, where they were read in this iteration …"""
+        self._weights_before: dict[str, _Weights] = {}
+        """… and in the one before."""
+        self._stamps: deque[Stamp] = deque(maxlen=_MOST_STAMPS)
+        """The last ones that were given a step."""
         self._lookup = Lookup()
         self._name_again: dict[str, int] = {}
         self._columns: dict[Any, Columns] = {}
@@ -83,6 +90,10 @@ class Assembly:
         self._ema_state = EmaState(*(np.asarray(array) for array in state["ema"]))
         self._moments_state = MomentsState(*(np.asarray(array) for array in state["moments"]))
         self._micro_losses = []
+        self._weights = {}
+        for stamp in self._stamps:
+            stamp.step = None
+        self._stamps.clear()
 
     def consume(self, batch: Sequence[tuple[Sheet, Float64]]) -> None:
         """Take some iterations, in order. What many steps have in common is worked out for all of them at once.
@@ -134,16 +145,21 @@ class Assembly:
             by = sorted(filter(None, sheet.skipped | withheld))
             data = {"total": self._num_skipped, **({"optimizers": by} if by else {})}
             self._recorder.event("skipped-step", step=self.step, data=data)
+        if sheet.applied:
+            weights = {
+                key.optimizer: _Weights(key.names, of_layers[key].norms) for key in found if key.kind == "weight"
+            }
+            self._weights_before, self._weights = self._weights, weights
+        self.step += bool(sheet.applied - withheld)
+        for stamp in sheet.stamps:  # where the step was withheld, the weights are those of the last one
+            stamp.step = self.step
+        self._stamps.extend(sheet.stamps)
         if not sheet.applied - withheld:
             self._num_micro += not (sheet.skipped or withheld)
             return
         if withheld:
             found = {key: value for key, value in found.items() if key.optimizer not in withheld or key.kind == "lr"}
-        self.step += 1
         micro_losses, self._micro_losses = self._micro_losses, []
-        for key in found:  # the whole is judged by the last norm of each
-            if key.kind == "update":
-                self._update_norms[key.optimizer].put(key.names, of_layers[key].norms)
         self._essential(sheet, found, of_layers, micro_losses)
         for loss in micro_losses if len(micro_losses) > 1 else ():
             self._named_row("micro", {"loss/micro": loss}, sheet.time)
@@ -156,7 +172,18 @@ class Assembly:
                 self._shape(sheet, key, value, found)
         for report, own in read:
             for row in report(own):
-                self._write(row.columns, sheet.time, row.values)
+                self._read_row(row, sheet.time)
+
+    def _read_row(self, row: Row, when: float) -> None:
+        if row.stamp is None:
+            self._write(row.columns, when, row.values)
+        elif row.stamp.step is not None and row.stamp.step > 0:
+            columns = self._columns.get(row.columns)
+            if columns is None:
+                tags_of = [*row.columns.tags, late_rows.LAG]
+                columns = self._columns[row.columns] = Columns(row.columns.table, tags_of, row.columns.detail)
+            numbers = np.append(row.values, self.step - row.stamp.step)
+            self._write(columns, when, numbers, step=row.stamp.step)
 
     def event(self, kind: str, data: Mapping[str, Any]) -> None:
         """Something happened at the last of the steps that were taken. On the thread that calls `consume`."""
@@ -211,6 +238,7 @@ class Assembly:
                 self._num_micro += 1
                 continue
             self.step += 1
+            self._weights = {}
             losses, self._micro_losses = self._micro_losses, []
             self._named_row("step", {**self._of_losses(losses), **nap.host}, nap.time, yields=place % _RESTED_ROWS == 0)
             for loss in losses if len(losses) > 1 else ():
@@ -249,12 +277,14 @@ class Assembly:
             elif key.kind in ("grad_cosine", "update_cosine"):
                 row[f"{key.kind.replace('_', '/')}{at}"] = float(_cosines(value.reshape(-1, 3).sum(0)))
             elif key.kind == "trajectory":
-                state, out = self._trajectory.step(self._trajectory_states[optimizer], value)
+                before_it = self._trajectory_states[optimizer]
+                state, out = self._trajectory.step(before_it, value)
                 self._trajectory_states[optimizer] = state
-                row[f"grad/trajectory_dimension{at}"] = float(out.dimension)
-                row[f"grad/trajectory_share{at}"] = float(out.share)
-        if any(key.kind == "update" and key.optimizer == optimizer for key in found):
-            row.update(self._update_ratio(optimizer, at))
+                if state is not before_it and np.isfinite(out.dimension):  # else there is no number of this step
+                    row[f"grad/trajectory_dimension{at}"] = float(out.dimension)
+                    row[f"grad/trajectory_share{at}"] = float(out.share)
+        if optimizer in sheet.whole_updates:
+            row.update(self._update_ratio(optimizer, found, of_layers, at))
         return row
 
     def _name_nonfinite(self, optimizer: str, names: tuple[str, ...], norms: Float64, when: float) -> None:
@@ -272,14 +302,25 @@ class Assembly:
             norms,
         )
 
-    def _update_ratio(self, optimizer: str, at: str) -> dict[str, float]:
-        """Of all parameters together, each by its latest update; once all have had their turn."""
-        updates, weights = self._update_norms[optimizer], self._weight_norms[optimizer]
-        if not weights.names or not updates.covers(weights):
+    def _update_ratio(
+        self, optimizer: str, found: Mapping[Key, Float64], of_layers: Mapping[Key, Layers], at: str
+    ) -> dict[str, float]:
+        """Of all parameters together, at a step at which all of them were measured."""
+        keys = [key for key in found if key.kind == "update" and key.optimizer == optimizer]
+        if not keys:  # there was no room for them
             return {}
-        update, weight = _together(updates.values), _together(weights.values)
-        ratio = update / weight if weight else MISSING
+        update = _together(np.concatenate([of_layers[key].norms for key in keys]))
+        weight = _together(np.concatenate([self._before(key, found) for key in keys]))
+        ratio = _ratios(np.array(update), np.array(weight))
         return {f"update/norm{at}": update, f"update/ratio{at}": float(ratio)}
+
+    def _before(self, key: Key, found: Mapping[Key, Float64]) -> Float64:
+        """The norms of an update's parameters before the step; 0 where they are not known."""
+        norms = found.get(key._replace(kind="before"))
+        if norms is not None:
+            return norms
+        names, norms = self._weights_before.get(key.optimizer, _Weights((), np.empty(0)))
+        return np.append(norms, 0.0)[self._lookup(key.names, names)]
 
     def _gradient_norms(
         self, optimizer: str, sheet: Sheet, found: Mapping[Key, Float64], of_layers: Mapping[Key, Layers]
@@ -314,8 +355,6 @@ class Assembly:
         out = of_layers[key].values
         if key.kind == "update":
             out = np.concatenate([out, *self._relative(sheet, key, found, of_layers)])
-        elif key.kind == "weight":
-            self._weight_norms[key.optimizer].put(key.names, of_layers[key].norms)
 
         def names() -> list[str]:
             relative = [f"update/{what}@{name}" for what in ("ratio", "effective_lr") for name in key.names]
@@ -328,20 +367,17 @@ class Assembly:
         self, sheet: Sheet, key: Key, found: Mapping[Key, Float64], of_layers: Mapping[Key, Layers]
     ) -> tuple[Float32, Float32]:
         """Updates against the weights before them, and against the gradients that the optimiser got."""
-        weights = found.get(key._replace(kind="before"))
-        if weights is None:  # measured at the step before
-            weights = self._weight_norms[key.optimizer].get(key.names)
         names, _, applied = self._gradient_norms(key.optimizer, sheet, found, of_layers)
         gradients = np.append(applied, 0.0)[self._lookup(key.names, names)]
         updates = of_layers[key].norms
-        return _ratios(updates, weights), _ratios(updates, gradients)
+        return _ratios(updates, self._before(key, found)), _ratios(updates, gradients)
 
     def _cosines(self, sheet: Sheet, key: Key, value: Float64) -> None:
         products = value.reshape(-1, 3)
         out = _cosines(products)
         family = key.kind.removesuffix("_cosine")
         if family == "update":  # sketches of weights are in float32: the rounding of small changes is not a direction
-            weights = self._weight_norms[key.optimizer].get(key.names)
+            weights = self._weights[key.optimizer].norms  # of the same names: both are read at once
             out = np.where(np.sqrt(products[:, 1]) < 1e-6 * weights, MISSING, out)
         label = self._table(f"{family}-cosines", key)
         self._append(
@@ -357,7 +393,7 @@ class Assembly:
         counts = value.reshape(-1, NUM_BINS).astype(np.int32)
         family = "weight" if key.kind == "weight_histogram" else "grad"
         if family == "grad":
-            quantiles = percentiles(counts) / _read_scale(key.optimizer, sheet, found)
+            quantiles = percentiles(counts, self._extremes(key, found)) * (1 / _read_scale(key.optimizer, sheet, found))
             label = self._table("percentiles", key)
             self._append(
                 (label, key.names),
@@ -381,6 +417,14 @@ class Assembly:
             coarse(counts, 1 / _read_scale(key.optimizer, sheet, found) if family == "grad" else 1.0).reshape(-1),
             bins=NUM_COARSE,
         )
+
+    def _extremes(self, key: Key, found: Mapping[Key, Float64]) -> Float64 | None:
+        """Rows of the tensors of a histogram: no percentile lies beyond their extremes."""
+        rows = found.get(key._replace(kind="extremes"))
+        if rows is not None:
+            return rows.reshape(-1, NUM_COLUMNS)
+        all_of = next((other for other in found if other.kind == "grad" and other.optimizer == key.optimizer), None)
+        return None if all_of is None else found[all_of][self._lookup(key.names, all_of.names)]
 
     def _table(self, name: str, key: Key) -> str:
         parts = [name, self._labels[key.optimizer], "" if key.slot is None else str(key.slot)]
@@ -406,9 +450,18 @@ class Assembly:
             columns = self._columns[key] = Columns(table, names(), detail, bins)
         self._write(columns, when, numbers, yields=yields)
 
-    def _write(self, columns: Columns, when: float, numbers: Float64 | Float32, *, yields: bool = True) -> None:
+    def _write(
+        self,
+        columns: Columns,
+        when: float,
+        numbers: Float64 | Float32,
+        *,
+        step: int | None = None,
+        yields: bool = True,
+    ) -> None:
         with np.errstate(over="ignore"):
-            self._recorder.append(Frame(columns, self.step, when, numbers.astype(np.float32)))
+            at = self.step if step is None else step
+            self._recorder.append(Frame(columns, at, when, numbers.astype(np.float32)))
         if yields:
             time.sleep(0)  # the training gets the interpreter now, not when it has waited for it for 5 ms
 
@@ -430,7 +483,15 @@ class _Iteration(NamedTuple):
         """What there is to be worked out of rows."""
         rows = {key: value for key, value in self.found.items() if key.kind in SERIES}
         optimizers = {key.optimizer for key in rows}
-        return Step(rows, {name: 1 / _read_scale(name, self.sheet, self.found) for name in optimizers})
+        factors = {name: 1 / _read_scale(name, self.sheet, self.found) for name in optimizers}
+        return Step(rows, factors, self.sheet.infinite)
+
+
+class _Weights(NamedTuple):
+    """Norms of an optimiser's weights after a step."""
+
+    names: tuple[str, ...]
+    norms: Float64
 
 
 def _scale(optimizer: str, found: Mapping[Key, Float64]) -> float:
@@ -477,9 +538,11 @@ def _cosines(products: Float64) -> Float64:
 
 
 def _together(norms: Float64) -> float:
-    """The norm of all tensors; NaN where a value of theirs is not finite, as `columns.norm` has it."""
-    total = float(np.sqrt(np.sum(norms**2)))
-    return total if np.isfinite(total) else float("nan")
+    """The norm of all tensors; NaN where one is, else infinite where one is. Squares stay in range."""
+    largest = float(np.max(norms, initial=0.0))
+    if largest == 0 or not np.isfinite(largest):
+        return largest
+    return largest * float(np.sqrt(np.sum((norms / largest) ** 2)))
 
 
 def _labels(optimizers: Sequence[str]) -> dict[str, str]:

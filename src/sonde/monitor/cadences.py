@@ -8,6 +8,7 @@ from sonde.core.cadences import Every, every
 # In the first iteration nothing is hooked (see `Probing.arm`).
 _FROM_SECOND = Every(100, offset=1)
 _TENTH = Every(10, offset=1)
+_RARE_UPDATES = Every(64, offset=5)  # copies of all weights at once take as much memory as the weights
 _EARLY = frozenset({"blocks", "batches"})
 _EARLY_INTERVAL = 25
 
@@ -23,7 +24,9 @@ class Cadences:
     Args:
         layers: Statistics of every gradient and weight.
         cosines: Cosines between gradients, and between updates, of steps that follow each other.
-        rotating: True updates, percentiles, second moments; rotates over tensors.
+        updates: True updates of all tensors at one step, and of the whole.
+        rotating: Percentiles, second moments, and true updates where that is more often than `updates`; rotates over
+            tensors.
         histograms: Histograms that are kept whole; rotates over tensors.
         blocks: Activations, gains and attention; rotates over blocks.
         process: Memory of the process and of the GPUs, phases of a step.
@@ -37,6 +40,7 @@ class Cadences:
 
     layers: Every = every(1)
     cosines: Every = every(1)
+    updates: Every = _RARE_UPDATES
     rotating: Every = every(8)
     histograms: Every = every(100)
     blocks: Every = _FROM_SECOND
@@ -46,6 +50,15 @@ class Cadences:
     batches: Every = _FROM_SECOND
     spectra: Every = every(1000)
     early_steps: int = 0
+
+    @property
+    def updates_rotate(self) -> bool:
+        """Whether each tensor's update is measured more often than those of all at one step."""
+        return self.rotating.interval_steps < self.updates.interval_steps
+
+    def num_update_slots(self, *, on_gpu: bool) -> int:
+        """In how many parts updates are measured; on a GPU each part has memory of its own for its copies."""
+        return self.rotating.interval_steps if on_gpu or self.updates_rotate else 1
 
     def early(self, family: str) -> Every:
         """A family's cadence in the first steps."""
@@ -58,7 +71,13 @@ class Cadences:
 # On a GPU hooks are rare: each costs a launch-bound step dearly, and a module cannot be made a CUDA graph with one.
 ON_GPU = Cadences()
 ON_CPU = Cadences(
-    layers=every(10), cosines=every(100), rotating=every(10), process=_TENTH, inputs=every(1), early_steps=100
+    layers=every(10),
+    cosines=every(100),
+    updates=Every(10, offset=5),  # not at the steps of `layers`: no step should pay for both
+    rotating=every(10),
+    process=_TENTH,
+    inputs=every(1),
+    early_steps=100,
 )
 
 

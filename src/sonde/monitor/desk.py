@@ -77,7 +77,7 @@ class Desk:
     def _most_values(self) -> int:
         tensors = sum(len(o.watched) for o in self._optimised.values())
         rotating = -(-tensors // self._schedule.cadences.rotating.interval_steps) + len(self._optimised)
-        return 4096 + _ROOM_FOR_PROBES + tensors * (2 * NUM_COLUMNS + 6) + rotating * (NUM_COLUMNS + 3 * NUM_BINS)
+        return 4096 + _ROOM_FOR_PROBES + tensors * (3 * NUM_COLUMNS + 7) + rotating * 3 * NUM_BINS
 
     @property
     def is_capturing(self) -> bool:

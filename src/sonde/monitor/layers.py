@@ -37,6 +37,8 @@ class Step(NamedTuple):
     """(tensors, 7), of the kinds in `SERIES`."""
     factors: Mapping[str, float]
     """What gradients are multiplied by, for each optimiser; 1 where it is not said."""
+    infinite: Mapping[Key, frozenset[str]] = {}
+    """The tensors whose values that are not finite are infinite, none of them NaN."""
 
 
 def layers(steps: Sequence[Step]) -> list[dict[Key, Layers]]:
@@ -52,6 +54,12 @@ def layers(steps: Sequence[Step]) -> list[dict[Key, Layers]]:
         if key.kind == "grad":
             rows = _rescaled(rows, np.array([steps[place].factors.get(key.optimizer, 1.0) for place in some]))
         series = values(rows.reshape(-1, NUM_COLUMNS), SERIES[key.kind]).reshape(len(some), -1)
+        for i, place in enumerate(some):
+            if infinite := steps[place].infinite.get(key):
+                of_these = np.array([name in infinite for name in key.names])
+                norms[i, of_these] = np.inf
+                for statistic in ("norm", "rms"):
+                    series[i, SERIES[key.kind].index(statistic) :: len(SERIES[key.kind])][of_these] = np.inf
         for i, place in enumerate(some):
             found[place][key] = Layers(norms[i], finite_norms[i], num_nonfinite[i], series[i])
     return found

@@ -18,6 +18,7 @@ import numpy as np
 from sonde.core import strict_json
 from sonde.core.findings import Finding
 from sonde.core.frames import Columns, Frame
+from sonde.core.late_rows import as_known
 from sonde.core.records import Recorder
 from sonde.monitor import ranks, wire
 from sonde.monitor.wire import Message, Packer
@@ -151,7 +152,7 @@ class Live:
                     data = {"tag": "monitor/judged", "reason": reason}
                     self._recorder.event("not-measured", step=frame.step, data=data)
                 return
-            self._practice.frame(frame)
+            self._practice.frame(as_known(frame))
 
     def event(self, kind: str, *, step: int | None = None, data: Mapping[str, Any] | None = None) -> None:
         """Record an event, and have it considered."""

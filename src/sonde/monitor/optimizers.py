@@ -12,9 +12,12 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from sonde.kernels import TensorStats
+from sonde.kernels.columns import Column
 from sonde.kernels.copies import Copies
 from sonde.kernels.dispatch import steps_of
+from sonde.kernels.reference import difference
 from sonde.kernels.sketch_products import sketch_products
+from sonde.kernels.stats import Stats
 from sonde.monitor.consecutive import Consecutive, ConsecutiveChanges
 from sonde.monitor.schedule import Schedule
 from sonde.monitor.sharing import Sharing, offering
@@ -48,6 +51,8 @@ class _Slot(NamedTuple):
 
     names: tuple[str, ...]
     parameters: list[Tensor]
+    number: int | None
+    """None where there is only one slot."""
 
 
 @dataclass(slots=True)
@@ -60,6 +65,8 @@ class Optimised:
     names: tuple[str, ...] = ()
     parameters: list[Tensor] = field(default_factory=list)
     slots: list[_Slot] = field(default_factory=list)
+    update_slots: list[_Slot] = field(default_factory=list)
+    """The same for updates."""
     ids: set[int] = field(default_factory=set)
     num: int = -1
     """Parameters of the optimiser when it was last looked at, those that cannot be watched among them."""
@@ -85,6 +92,8 @@ class Optimised:
     by_value: bool = False
     weights_read: int = -2
     """The iteration whose weights were read."""
+    is_known: bool = False
+    """Whether that was the step before."""
     sharing: Sharing | None = None
     """Where its parameters are split over ranks."""
     is_blind: bool = False
@@ -142,6 +151,7 @@ class ParameterReader:
     ) -> None:
         self._schedule, self._on_gpu, self._names, self._not_measured = schedule, on_gpu, names, not_measured
         self._num_slots = schedule.cadences.rotating.interval_steps
+        self._num_update_slots = schedule.cadences.num_update_slots(on_gpu=on_gpu)
 
     def refresh(self, optimised: Optimised) -> bool:
         """Notice parameters that were added since, or changed their type or place; whether there were any."""
@@ -153,12 +163,13 @@ class ParameterReader:
         optimised.num, optimised.watched = num, watched
         optimised.names = names = tuple(w.name for w in watched)
         optimised.parameters = parameters = [w.parameter for w in watched]
-        of_slots = (slice(slot, None, self._num_slots) for slot in range(self._num_slots))
-        optimised.slots = [_Slot(names[some], parameters[some]) for some in of_slots]
+        optimised.slots = _slots(names, parameters, self._num_slots)
+        optimised.update_slots = _slots(names, parameters, self._num_update_slots)
         optimised.ids = set(map(id, parameters))
         optimised.kind = (parameters[0].dtype, parameters[0].device) if watched else None
         optimised.stats.clear()
         optimised.norms.clear()
+        optimised.weights_read = -2
         optimised.steps, optimised.has_steps, optimised.steps_made = None, True, 0
         if optimised.sharing is not None:
             optimised.sharing.replace(watched)
@@ -210,9 +221,8 @@ class ParameterReader:
         add = offering(sheet, optimised.sharing)
         with_sketch = schedule.due("cosines") or schedule.due("cosines", 1)
         slots = schedule.slots("rotating", self._num_slots)
-        if not (schedule.norms_due() or with_sketch or schedule.due("layers")) and not any(
-            optimised.slots[slot].parameters for slot in slots
-        ):
+        is_due = schedule.norms_due() or with_sketch or schedule.due("layers") or schedule.due("updates")
+        if not is_due and not any(optimised.slots[slot].parameters for slot in slots):
             return
         steps = self._steps(optimised)
         if steps is not None and self._measured_at_once(sheet, optimised, steps, slots, with_sketch):
@@ -226,12 +236,13 @@ class ParameterReader:
                 tensors, sketch=with_sketch
             )
             add(Key("grad", name, names), found.rows)
-            if found.sketch is not None:
-                products = optimised.gradient_cosines.take(schedule.iteration, names, found.sketch)
+            self._note_infinite(sheet, optimised, Key("grad", name, names), found.rows, tensors.__getitem__)
+            if (sketch := self._sketch(found)) is not None:
+                products = optimised.gradient_cosines.take(schedule.iteration, names, sketch)
                 if products is not None and schedule.due("cosines"):
                     add(Key("grad_cosine", name, names), products)
                 if schedule.due("rotating"):
-                    add(Key("trajectory", name), found.sketch.sum(0))
+                    add(Key("trajectory", name), sketch.sum(0))
         else:
             add(Key("norm", name, names), self._norms(optimised, None if whole else names, tensors))
         for slot in slots:
@@ -241,6 +252,23 @@ class ParameterReader:
                 else self._of_slot(optimised, names, tensors, slot)
             )
             self._note_histogram(add, optimised, slot, some_names, some)
+
+    def _sketch(self, found: Stats) -> Tensor | None:
+        """The sketches; on a CPU NaN where a value is not finite, of which a sketch knows nothing."""
+        if found.sketch is None or self._on_gpu:
+            return found.sketch
+        return found.sketch.masked_fill(found.rows[:, Column.NONFINITE, None] > 0, torch.nan)
+
+    def _note_infinite(
+        self, sheet: Sheet, optimised: Optimised, key: Key, rows: Tensor, tensor: Callable[[int], Tensor]
+    ) -> None:
+        """Rows count what is not finite. A norm is infinite where none of that is NaN: such tensors are looked at."""
+        if self._on_gpu or optimised.sharing is not None:
+            return
+        places = rows[:, Column.NONFINITE].nonzero().flatten().tolist()
+        infinite = frozenset(key.names[place] for place in places if not tensor(place).isnan().any())
+        if infinite:
+            sheet.infinite[key] = infinite
 
     def _note_histogram(
         self,
@@ -252,9 +280,11 @@ class ParameterReader:
     ) -> None:
         if tensors:
             which = None if names == optimised.slots[slot].names else names
-            histogram = self._stats(optimised, ("histogram", slot, which), tensors)(tensors, histogram=True).histogram
-            assert histogram is not None
-            add(Key("histogram", optimised.name, names, slot), histogram)
+            found = self._stats(optimised, ("histogram", slot, which), tensors)(tensors, histogram=True)
+            assert found.histogram is not None
+            add(Key("histogram", optimised.name, names, slot), found.histogram)
+            if not self._on_gpu or optimised.sharing is not None:  # else all rows are read at every such step
+                add(Key("extremes", optimised.name, names, slot), found.rows)
 
     def _measured_at_once(
         self, sheet: Sheet, optimised: Optimised, steps: "TritonSteps", slots: Sequence[int], with_sketch: bool
@@ -355,29 +385,55 @@ class ParameterReader:
         """Before the step: keep what is needed to tell the update."""
         optimised.before, optimised.is_followed = [], False
         schedule = optimised.sharing or self._schedule
+        # A second step in one iteration begins with weights that nobody has read.
+        was_read = optimised.weights_read == self._schedule.iteration - 1 and not optimised.applied
+        optimised.is_known = was_read and optimised.sharing is None
         steps = self._steps(optimised)
-        for slot in schedule.slots("rotating", self._num_slots):
-            some = optimised.slots[slot].parameters
+        for slot in self._update_slots(optimised, schedule):
+            some = optimised.update_slots[slot].parameters
             if steps is not None and some and (at_once := steps.copy(some, slot)) is not None:
                 optimised.before.append(_Before(slot, at_once))
             elif tensors := _pieces(some):
                 copies = self._stats(optimised, ("update", slot, None), tensors).copy(tensors)
                 optimised.before.append(_Before(slot, copies))
 
+    def _update_slots(self, optimised: Optimised, schedule: Schedule | Sharing) -> Sequence[int]:
+        num = self._num_update_slots
+        if schedule.due("updates") and (optimised.sharing is not None or self._has_room(optimised)):
+            return range(num)
+        return schedule.slots("rotating", num) if schedule.cadences.updates_rotate else ()
+
+    def _has_room(self, optimised: Optimised) -> bool:
+        """Whether copies of all parameters fit where torch has memory that nobody uses: more is for the training."""
+        if not self._on_gpu or optimised.kind is None:
+            return True
+        free = torch.cuda.memory_reserved(optimised.kind[1]) - torch.cuda.memory_allocated(optimised.kind[1])
+        has_room = sum(t.numel() * t.element_size() for t in optimised.parameters) <= free
+        if not has_room:
+            where = f"@{optimised.name}" if optimised.name else ""
+            self._not_measured(f"update/norm{where}", "the GPU has no room for a copy of all parameters at some steps")
+        return has_room
+
     def updates(self, sheet: Sheet, optimised: Optimised) -> None:
         """After the step: what it changed."""
         add = offering(sheet, optimised.sharing)
-        known = optimised.sharing is None and optimised.weights_read == self._schedule.iteration - 1
         steps = self._following(optimised) if optimised.before else None
+        if len(optimised.before) == sum(bool(some.parameters) for some in optimised.update_slots):
+            sheet.whole_updates.add(optimised.name)
         for slot, copies in optimised.before:
-            names, new = optimised.slots[slot].names, _pieces(optimised.slots[slot].parameters)
-            if not known:
-                add(Key("before", optimised.name, names, slot), tensor_norms(copies))
+            names, parameters, number = optimised.update_slots[slot]
+            new = _pieces(parameters)
+            if not optimised.is_known:
+                add(Key("before", optimised.name, names, number), tensor_norms(copies))
             if steps is not None and isinstance(copies, Copies) and steps.made(copies, slot):
                 rows = steps.updates(copies, slot)
             else:
                 rows = self._stats(optimised, ("update", slot, None), new).of_difference(new, copies).rows
-            add(Key("update", optimised.name, names, slot), rows)
+            key = Key("update", optimised.name, names, number)
+            add(key, rows)
+            self._note_infinite(
+                sheet, optimised, key, rows, lambda place, a=new, b=copies: difference(a[place], b[place])
+            )
         optimised.before = []
         optimised.gradients = []
 
@@ -385,9 +441,11 @@ class ParameterReader:
         """After the step: the weights as they are now."""
         schedule = optimised.sharing or self._schedule
         add = offering(sheet, optimised.sharing)
+        # Of the same tensors: what is prepared for their updates serves.
+        prepared = "update" if self._num_update_slots == self._num_slots else "shape"
         for slot in schedule.slots("histograms", self._num_slots):
             if some := _pieces(optimised.slots[slot].parameters):
-                histogram = self._stats(optimised, ("update", slot, None), some)(some, histogram=True).histogram
+                histogram = self._stats(optimised, (prepared, slot, None), some)(some, histogram=True).histogram
                 assert histogram is not None
                 add(Key("weight_histogram", optimised.name, optimised.slots[slot].names, slot), histogram)
         with_sketch = any(schedule.due("cosines", ahead) for ahead in range(3))
@@ -400,7 +458,11 @@ class ParameterReader:
             rows, _, products, _ = steps.weights(sketch=with_sketch, iteration=schedule.iteration)
         else:
             tensors = _pieces(optimised.parameters)
-            rows, _, sketch = self._stats(optimised, ("weight", None, None), tensors)(tensors, sketch=with_sketch)
+            found = self._stats(optimised, ("weight", None, None), tensors)(tensors, sketch=with_sketch)
+            rows, sketch = found.rows, self._sketch(found)
+            self._note_infinite(
+                sheet, optimised, Key("weight", optimised.name, optimised.names), rows, tensors.__getitem__
+            )
             if sketch is not None:
                 products = optimised.update_cosines.take(schedule.iteration, optimised.names, sketch)
         add(Key("weight", optimised.name, optimised.names), rows)
@@ -440,6 +502,8 @@ class ParameterReader:
             for slot in range(self._num_slots):
                 if some := tensors[slot :: self._num_slots]:
                     self._stats(optimised, ("histogram", slot, None), some)(some, histogram=True)
+            for slot in range(self._num_update_slots):
+                if some := tensors[slot :: self._num_update_slots]:
                     changed = self._stats(optimised, ("update", slot, None), some)
                     changed.of_difference(some, changed.copy(some))
         self._steps(optimised)
@@ -451,6 +515,11 @@ def note_scaling(sheet: Sheet, optimised: Optimised) -> None:
         value = getattr(optimised.optimizer, attribute, None)
         if isinstance(value, Tensor):
             sheet.add(Key(attribute, optimised.name), value.detach().clone())  # the scaler changes it in place
+
+
+def _slots(names: tuple[str, ...], parameters: list[Tensor], num: int) -> list[_Slot]:
+    every = (slice(slot, None, num) for slot in range(num))
+    return [_Slot(names[some], parameters[some], slot if num > 1 else None) for slot, some in enumerate(every)]
 
 
 def _pieces(tensors: list[Tensor]) -> list[Tensor]:

@@ -15,7 +15,7 @@ from sonde.probes.exchange import Exchange, Section
 from sonde.probes.parameters import Watched
 from sonde.probes.shards import local_parts
 
-_ROWS = frozenset({"grad", "weight", "update"})
+_ROWS = frozenset({"grad", "weight", "update", "extremes"})
 _NORMS = frozenset({"norm", "norm_clipped", "before"})
 
 
@@ -34,6 +34,8 @@ class Sharing:
     def __init__(self, watched: Sequence[Watched], cadences: Cadences) -> None:
         self.cadences = cadences
         self._num_slots = cadences.rotating.interval_steps
+        on_gpu = any(w.parameter.device.type == "cuda" for w in watched)
+        self._num_update_slots = cadences.num_update_slots(on_gpu=on_gpu)
         self._exchange = Exchange([w.parameter for w in watched], self._plan)
         self._watch(watched)
 
@@ -85,11 +87,15 @@ class Sharing:
         layers = agreement.due(self.cadences.layers)
         kinds = ["grad", "weight", "norm_clipped"] if layers else ["norm", "norm_clipped"]
         sections = [Section((kind, None), everything) for kind in kinds]
+        num = self._num_update_slots
+        rotating = agreement.slots(self.cadences.rotating, num) if self.cadences.updates_rotate else range(0)
+        for slot in range(num) if agreement.due(self.cadences.updates) else rotating:
+            if members := everything[slot::num]:
+                number = slot if num > 1 else None
+                sections += [Section((kind, number), members) for kind in ("update", "before")]
         for slot in agreement.slots(self.cadences.rotating, self._num_slots):
-            members = everything[slot :: self._num_slots]
-            if members:
-                sections += [Section((kind, slot), members) for kind in ("update", "before")]
-                sections.append(Section(("histogram", slot), members, NUM_BINS))
+            if members := everything[slot :: self._num_slots]:
+                sections += [Section(("histogram", slot), members, NUM_BINS), Section(("extremes", slot), members)]
         return sections
 
     # As a sheet.

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sonde.core.records import Float64
 from sonde.monitor.naps import Nap
-from sonde.probes.probe import Reading, Row
+from sonde.probes.probe import Reading, Row, Stamp
 
 # What every step must have. The rest may be left behind where there is no room.
 _ESSENTIAL = frozenset(
@@ -29,7 +29,7 @@ _ESSENTIAL = frozenset(
 )
 
 
-_OF_GRADIENTS = frozenset({"grad", "norm", "histogram", "grad_cosine", "trajectory", "clip"})
+_OF_GRADIENTS = frozenset({"grad", "norm", "histogram", "extremes", "grad_cosine", "trajectory", "clip"})
 
 Report = Callable[[Float64], Iterable[Row]]
 
@@ -64,6 +64,10 @@ class Sheet:
     """The optimisers whose step a gradient scaler withheld."""
     incomplete: set[str] = field(default_factory=set)
     """The optimisers with a gradient that could not be read: a norm of the others would not be theirs."""
+    whole_updates: set[str] = field(default_factory=set)
+    """The optimisers of which the updates of all parameters were measured."""
+    infinite: dict[Key, frozenset[str]] = field(default_factory=dict)
+    """Of rows: the tensors that have infinite values and no NaN, where that is known (on a CPU)."""
     tensors: dict[Key, Tensor] = field(default_factory=dict)
     host: dict[str, float] = field(default_factory=dict)
     """Plain numbers of the step, by tag."""
@@ -83,6 +87,8 @@ class Sheet:
     """Filled in when the tensors are sent: what the numbers that come back are."""
     reports: list[tuple[int, Report]] = field(default_factory=list)
     """The same for what the probes found."""
+    stamps: list[Stamp] = field(default_factory=list)
+    """Of what was copied in this iteration and will be told in a later one."""
 
     def add(self, key: Key, tensor: Tensor) -> None:
         """Note a tensor; it must not change before the sheet is sent. Of two with one key the later counts."""
@@ -110,6 +116,7 @@ class Sheet:
     def let_go(self) -> None:
         """Hold no tensor any longer: they were sent."""
         self.reports = [(sum(t.numel() for t in reading.tensors), reading.report) for reading in self.readings]
+        self.stamps = [reading.stamp for reading in self.readings if reading.stamp is not None]
         self.tensors, self.readings = {}, []
 
     def sort(self, values: Float64) -> tuple[Mapping[Key, Float64], list[tuple[Report, Float64]]]:

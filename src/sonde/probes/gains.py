@@ -22,7 +22,9 @@ _PATIENCE = 3
 
 @final
 class Gains:
-    """The gain of every block, and what all of them do to a gradient together: a probe (see `Probe`), a slot a block.
+    """The gain of every block, and what all of them do to a gradient together: a probe (see `Probe`) of one slot.
+
+    All blocks have their turn in the same iteration: gains of different steps have no product.
 
     With x a block's input and y its output (the first tensors of floating-point numbers of each), L what `backward` was
     called on, and ‖·‖ the L2 norm,
@@ -40,8 +42,7 @@ class Gains:
 
     A gain is 0 where the input's gradient is, NaN where a norm is not finite, and missing where the gradient of the
     output is 0, where the input requires no gradient (the first block after frozen embeddings) and where no backward
-    came. The means are written with the first gain that is found when every block has had its turn; they are over the
-    latest gain of each block that ever had one.
+    came. The means are over the blocks that have a gain in the iteration.
 
     Args:
         models: By name (see `blocks_of`).
@@ -63,45 +64,38 @@ class Gains:
         self._passes: dict[int, _Pass] = {}
         self._misses = [0] * len(self._blocks)
         self._reasons: dict[str, str] = {}
-        self._turns: set[int] = set()
-        self._latest = np.full(len(self._blocks), MISSING, np.float32)  # written in the background only
-        for slot in range(len(self._blocks)):
-            self._is_compiled(slot)
+        for place in range(len(self._blocks)):
+            self._is_compiled(place)
 
     @property
     def num_slots(self) -> int:
-        return len(self._blocks)
+        return 1 if self._blocks else 0
 
     def arm(self, slots: Sequence[int]) -> None:
-        for slot in slots:
-            self._turns.add(slot)
-            if not self._is_compiled(slot):
-                module = self._blocks[slot].module
-                passing = self._passes[slot] = _Pass(self._hooks)
-                self._hooks.before(module, passing.begin)
-                self._hooks.after(module, passing.end)
+        for place, block in enumerate(self._blocks):
+            if not self._is_compiled(place):
+                passing = self._passes[place] = _Pass(self._hooks)
+                self._hooks.before(block.module, passing.begin)
+                self._hooks.after(block.module, passing.end)
 
     def collect(self) -> Sequence[Reading]:
         passes, self._passes = self._passes, {}
         self._hooks.release()
         found: dict[int, tuple[Tensor, Tensor]] = {}
-        for slot, passing in passes.items():
-            tag = f"gain/block@{self._blocks[slot].name}"
+        for place, passing in passes.items():
+            tag = f"gain/block@{self._blocks[place].name}"
             if (pair := passing.norms()) is not None:
-                found[slot] = pair
-                self._misses[slot] = 0
+                found[place] = pair
+                self._misses[place] = 0
                 self._reasons.pop(tag, None)
             else:
-                self._misses[slot] += 1
-                if self._misses[slot] >= _PATIENCE:
+                self._misses[place] += 1
+                if self._misses[place] >= _PATIENCE:
                     self._reasons[tag] = f"{passing.reason}, {_PATIENCE} times in a row"
         if not found:
             return []
-        round_is_over = len(self._turns) == len(self._blocks)
-        if round_is_over:
-            self._turns.clear()
         norms = [norm for pair in found.values() for norm in pair]
-        return [Reading(norms, functools.partial(self._report, list(found), round_is_over))]
+        return [Reading(norms, functools.partial(self._report, list(found)))]
 
     def not_measured(self) -> Mapping[str, str]:
         return dict(self._reasons)
@@ -110,22 +104,21 @@ class Gains:
         self._blocks, self._above, self._passes = [], [], {}
         self._hooks.release()
 
-    def _is_compiled(self, slot: int) -> bool:
+    def _is_compiled(self, place: int) -> bool:
         """Whether no hook of a block is called; it may be compiled at any time."""
-        compiled = any(map(is_compiled, self._above[slot]))
+        compiled = any(map(is_compiled, self._above[place]))
         if compiled:
-            tag = f"gain/block@{self._blocks[slot].name}"
+            tag = f"gain/block@{self._blocks[place].name}"
             self._reasons[tag] = "it lies in a compiled region, where no hook is called"
         return compiled
 
-    def _report(self, slots: Sequence[int], round_is_over: bool, norms: Float64) -> Iterable[Row]:
+    def _report(self, places: Sequence[int], norms: Float64) -> Iterable[Row]:
         gains = np.full(self._columns.width, MISSING, np.float32)
-        gains[slots] = ratio(norms[::2], norms[1::2])
-        self._latest = np.where(is_missing(gains), self._latest, gains)
+        gains[places] = ratio(norms[::2], norms[1::2])
         yield Row(self._columns, gains.astype(np.float64))
-        latest = self._latest[~is_missing(self._latest)].astype(np.float64)
-        if round_is_over and len(latest):
-            yield Row(_MEANS, means(latest))
+        measured = gains[~is_missing(gains)].astype(np.float64)
+        if len(measured):
+            yield Row(_MEANS, means(measured))
 
 
 _MEANS = Columns("gain-means", ("gain/mean", "gain/mean_arithmetic", "gain/amplification"), Detail.ESSENTIAL)

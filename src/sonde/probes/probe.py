@@ -6,6 +6,7 @@ between the probe may hook modules and note tensors; outside it is not there at 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -14,11 +15,21 @@ from sonde.core.frames import Columns
 from sonde.core.records import Float64
 
 
+@dataclass(slots=True)
+class Stamp:
+    """The step of an iteration whose weights were copied: what comes of them later belongs to it."""
+
+    step: int | None = None
+    """Filled in when the iteration is worked out in the background; None where it is not of this line of steps."""
+
+
 class Row(NamedTuple):
     """Values of one table at one step, in the order of its columns."""
 
     columns: Columns
     values: Float64
+    stamp: Stamp | None = None
+    """Of an earlier iteration, where they belong to that; None for the present one."""
 
 
 class Reading(NamedTuple):
@@ -27,10 +38,12 @@ class Reading(NamedTuple):
     Attributes:
         tensors: Small ones that nothing changes any more, of any floating-point or integer type and shape.
         report: Called in the background, in the order of steps, with all their numbers in one float64 vector.
+        stamp: Where something was copied in this iteration that will be told in a later one.
     """
 
     tensors: Sequence[Tensor]
     report: Callable[[Float64], Iterable[Row]]
+    stamp: Stamp | None = None
 
 
 class Probe(Protocol):

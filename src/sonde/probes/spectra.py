@@ -16,11 +16,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sonde.core import late_rows
 from sonde.core.frames import MISSING, Columns, Detail
 from sonde.core.records import Float64
 from sonde.kernels.layouts import memory_order
 from sonde.probes.parameters import Watched
-from sonde.probes.probe import Reading, Row
+from sonde.probes.probe import Reading, Row, Stamp
 
 MOST_ELEMENTS = 1 << 26  # 256 MiB of float32 in pinned memory; its product with a vector takes some 25 ms
 MOST_VALUES = 1024  # a core needs 0.08 s for the eigenvalues of a Gram matrix of this size; the time goes with the cube
@@ -184,6 +185,7 @@ class _Job(NamedTuple):
     order: Sequence[int]
     """The dimensions as they lie in memory, from the slowest to the fastest."""
     serial: int
+    stamp: Stamp
 
     def matrix(self, memory: Tensor) -> Tensor:
         """Flattened to (out, in·k·k)."""
@@ -196,10 +198,10 @@ class Spectra:
     """A probe with a slot for every matrix: parameters of two or more dimensions, convolutions as (out, in·k·k).
 
     One matrix is worked on at a time. Those whose turn finds it busy wait in line, each once, and are copied in later
-    iterations. What was found is handed out by the first `collect` after the thread is done, so that its row bears a
-    later step than the weights had. The thread takes some 10 ms of one core for 256 × 1024, 150 ms for 768 × 3072,
-    1.4 s for 50257 × 768, and longer where no core is free. `collect` may be called in any iteration, armed or not; the
-    more often, the smaller the lag. What is under way when the probe is closed is lost.
+    iterations. What was found is handed out by the first `collect` after the thread is done; its row bears the stamp of
+    the iteration in which the matrix was copied. The thread takes some 10 ms of one core for 256 × 1024, 150 ms for
+    768 × 3072, 1.4 s for 50257 × 768, and longer where no core is free. `collect` may be called in any iteration, armed
+    or not; the more often, the sooner a matrix is known. What is under way when the probe is closed is lost.
 
     Not measured: matrices of more than 2²⁶ values, sharded ones, those of other types than float16, bfloat16, float32
     and float64, and those on another device than the first.
@@ -267,14 +269,16 @@ class Spectra:
         readings: list[Reading] = []
         found = self._bench.take()
         if isinstance(found, Row):
-            readings.append(Reading((), _Report(found)))
+            readings.append(Reading((), _Report([found])))
         if not self._bench.is_busy and self._waiting:
             slot = next(iter(self._waiting))
             del self._waiting[slot]
             if slot < len(self._slots) and self._is_measurable(self._slots[slot].watched):
                 watched, columns = self._slots[slot]
                 if _num_bytes(watched.parameter) <= self._num_bytes:  # it may have changed its type since
-                    self._bench.begin(watched.parameter, columns)
+                    stamp = Stamp()
+                    readings.append(Reading((), _Report([]), stamp))
+                    self._bench.begin(watched.parameter, columns, stamp)
         if isinstance(found, Exception):
             raise found
         return readings
@@ -311,7 +315,7 @@ class Spectra:
                     )
             if name not in self._columns:
                 tags = [f"spectrum/{quantity}@{name}" for quantity in Spectrum._fields]
-                table = f"spectra-{len(self._columns) // _MATRICES_A_TABLE}"
+                table = f"{late_rows.TABLES}-{len(self._columns) // _MATRICES_A_TABLE}"
                 self._columns[name] = Columns(table, tags, Detail.LAYER)
             self._slots.append(_Slot(watched, self._columns[name]))
 
@@ -328,13 +332,13 @@ class Spectra:
 
 
 class _Report:
-    """Hands out a row that is there already."""
+    """Hands out rows that are there already."""
 
-    def __init__(self, row: Row) -> None:
-        self._row = row
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
 
     def __call__(self, numbers: Float64) -> Iterable[Row]:
-        return [self._row]
+        return self._rows
 
 
 class _Stopped(Exception):
@@ -360,7 +364,7 @@ class _Bench:
         """From `begin` until its result was taken."""
 
     @torch.no_grad()
-    def begin(self, parameter: Tensor, columns: Columns) -> None:
+    def begin(self, parameter: Tensor, columns: Columns, stamp: Stamp) -> None:
         """Start the copy of a matrix; the thread waits for it."""
         lying = memory_order(parameter)
         order = list(range(parameter.dim())) if lying is None else lying
@@ -373,7 +377,7 @@ class _Bench:
             self._copy(room, source)
         self.is_busy = True
         self._serial += 1
-        self._jobs.put(_Job(columns, parameter.dtype, tuple(parameter.shape), order, self._serial))
+        self._jobs.put(_Job(columns, parameter.dtype, tuple(parameter.shape), order, self._serial, stamp))
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="sonde-spectra", daemon=True)
             self._thread.start()
@@ -405,7 +409,7 @@ class _Bench:
                     if self._closing.wait(_POLL_S):
                         return
                 values = spectrum(job.matrix(self._memory), self._go_on)
-                self._done = Row(job.columns, np.array(values, np.float64))
+                self._done = Row(job.columns, np.array(values, np.float64), job.stamp)
             except _Stopped:
                 return
             except Exception as error:  # the training thread hands it to whoever collects

@@ -106,12 +106,14 @@ class Run:
         return found
 
     def tags(self, pattern: str = "*") -> list[str]:
-        """All tags of plain series that match a shell-style pattern (`grad/norm@*`), sorted."""
-        return _matching(self._all(layout.TABLES), pattern)
+        """All tags of plain series that match a shell-style pattern (`grad/norm@*`) and have a value, sorted."""
+        lines = [self._line(branch.number) for branch in reversed(self.branches)]
+        found = {tag for table in self._all(layout.TABLES) for tag in table.measured(lines)}
+        return _matching(found, pattern)
 
     def histogram_tags(self, pattern: str = "*") -> list[str]:
         """All tags of histograms that match a shell-style pattern, sorted."""
-        return _matching(self._all(layout.HISTOGRAMS), pattern)
+        return _matching(_tags_of(self._all(layout.HISTOGRAMS)), pattern)
 
     def series(
         self, tag: str, *, start: int | None = None, end: int | None = None, branch: int | None = None
@@ -329,13 +331,16 @@ class Run:
     def _hint(self, tag: str, folder: str) -> str:
         import difflib
 
-        tags = _matching(self._all(folder), "*")
+        tags = sorted(_tags_of(self._all(folder)))
         near = difflib.get_close_matches(tag, tags[:10_000], n=3) or tags[:3]
         more = f" and {len(tags) - len(near)} more" if len(tags) > len(near) else ""
         return ", ".join(map(repr, near)) + more if tags else "none yet"
 
 
-def _matching(tables: Sequence[TableReader], pattern: str) -> list[str]:
-    tags = {tag for table in tables for tag in table.columns.tags()}
+def _tags_of(tables: Sequence[TableReader]) -> set[str]:
+    return {tag for table in tables for tag in table.columns.tags()}
+
+
+def _matching(tags: set[str], pattern: str) -> list[str]:
     # "[" and "]" are meant literally: parameter names have none, and a pattern language with three signs is enough.
     return sorted(tags) if pattern == "*" else sorted(fnmatch.filter(tags, pattern.replace("[", "[[]")))

@@ -273,6 +273,17 @@ class TableReader:
         """The newest measured point of every column."""
         return self._again(lambda: self._newest(line))
 
+    def measured(self, lines: Sequence[Sequence[Stretch]]) -> list[str]:
+        """The tags of the columns that have a value on one of these lines."""
+        tags = self.columns.tags()
+        there = np.zeros(len(tags), bool)
+        for line in lines:
+            values = self.newest(line).value[: len(tags)]  # columns may have come since
+            there[: len(values)] |= ~is_missing(values)
+            if there.all():
+                break
+        return [tag for tag, is_there in zip(tags, there, strict=True) if is_there]
+
     def _newest(self, line: Sequence[Stretch]) -> Newest:
         width = len(self.columns.tags())
         found = Newest(np.full(width, MISSING, np.float32), np.zeros(width, np.int64), np.zeros(width))

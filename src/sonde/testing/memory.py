@@ -90,8 +90,14 @@ class MemoryRun:
         return list(self._branches)
 
     def tags(self, pattern: str = "*") -> list[str]:
-        """All tags of plain series that match a pattern of `*` and `?`, sorted."""
-        tags = {tag for _, frame in self._rows if frame.columns.bins == 1 for tag in frame.columns.tags}
+        """All tags of plain series with a value that match a pattern of `*` and `?`, sorted."""
+        tags = {
+            tag
+            for _, frame in self._rows
+            if frame.columns.bins == 1
+            for tag, is_gone in zip(frame.columns.tags, is_missing(frame.values), strict=True)
+            if not is_gone
+        }
         return sorted(tag for tag in tags if fnmatchcase(tag, pattern.replace("[", "[[]")))
 
     def series(

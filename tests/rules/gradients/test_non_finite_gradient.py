@@ -26,3 +26,34 @@ def test_a_scaler_that_searches_is_left_alone() -> None:
 def test_finite_and_missing_norms_say_nothing() -> None:
     assert not judge(NonFiniteGradient(), rows(5, loss=math.nan))
     assert not judge(NonFiniteGradient(), rows(5, grad__norm=1e30))
+
+
+def test_after_steps_that_nobody_looked_at_the_first_parameter_is_unknown() -> None:
+    table = rows(20, loss=[1.0] * 13 + [math.nan] * 7)
+    table[10] |= {"grad/norm": 1.0}
+    table[16] |= {"grad/norm": math.nan, "grad/norm@a.weight": math.nan, "grad/norm@b.weight": math.nan}
+    ((step, sighting),) = judge(NonFiniteGradient(), table)
+    assert (step, sighting.where) == (17, ())
+    assert sighting.message.endswith(
+        "2 parameters; in which it began is unknown: gradients were last looked at at step 11"
+    )
+    without_loss = [{tag: value for tag, value in row.items() if tag != "loss"} for row in table]
+    ((_, sighting),) = judge(NonFiniteGradient(), without_loss)
+    assert sighting.where == ()
+
+
+def test_with_a_finite_loss_the_gradient_is_where_it_began_however_long_nobody_looked() -> None:
+    table = rows(20, loss=1.0)
+    table[3] |= {"grad/norm": 1.0}
+    table[16] |= {"grad/norm": math.nan, "grad/norm@a.weight": 1.0, "grad/norm@b.weight": math.nan}
+    ((_, sighting),) = judge(NonFiniteGradient(), table)
+    assert sighting.where == ("b.weight",)
+    assert sighting.message == "the gradient is not finite in 1 parameter, first b.weight"
+
+
+def test_gradients_of_a_loss_that_is_not_finite_name_no_parameter() -> None:
+    table = rows(3, loss=[1.0, 1.0, math.nan], grad__norm=[1.0, 1.0, math.nan])
+    table[2] |= {"grad/norm@a.weight": math.nan}
+    ((_, sighting),) = judge(NonFiniteGradient(), table)
+    assert sighting.where == ()
+    assert "the loss is not finite either" in sighting.message

@@ -11,9 +11,10 @@ from sonde.rules.rule import Look, Sighting
 
 
 class NonFiniteGradientState(NamedTuple):
-    """The first step with one."""
+    """The first step with one, and the last at which the gradient was looked at and finite."""
 
     since: int = -1
+    sound: int = -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +24,10 @@ class NonFiniteGradient:
     What it detects:
         A norm before clipping that is not finite, or a parameter with non-finite elements, at a step that the optimiser
         took. At once, without confirmation. Steps that a gradient scaler skipped are not among them: they have no row.
+
+        Parameters are named where the loss of the step is finite: then it began in their gradients. One step with such
+        a gradient makes the next loss NaN, and with it every gradient; where that is the first step that was looked at,
+        the parameter in which it began is unknown, and none is named.
 
     Why it matters:
         One such step makes the weights NaN, and everything after it.
@@ -73,14 +78,23 @@ class NonFiniteGradient:
         elif norms is not None:
             where = tuple(name for name, norm in zip(norms.names, norms.values, strict=True) if not math.isfinite(norm))
         if not (whole or where or scene.value("grad/nonfinite") > 0):
-            return state, ()
+            is_looked_at = "grad/norm" in scene or norms is not None or counts is not None
+            return state._replace(sound=scene.step) if is_looked_at else state, ()
         since = state.since if state.since >= 0 else scene.step
-        places = f" in {len(where)} parameters, first {where[0]}" if where else ""
         tag = f"grad/nonfinite@{where[0]}" if where and counts is not None else "grad/norm"
         value = scene.value("grad/norm") if tag == "grad/norm" else _count(look, where[0])
         evidence = Evidence(tag=tag, step=scene.step, value=value, expected=None)
-        message = f"the gradient is not finite{places}"
-        return NonFiniteGradientState(since), (
+        message, places = "the gradient is not finite", f" in {len(where)} parameter{'s' * (len(where) > 1)}"
+        unseen = state.since < 0 <= state.sound < scene.step - 1
+        is_spread = not math.isfinite(scene.value("loss")) if "loss" in scene else unseen
+        if where and is_spread:
+            reason = (
+                f"gradients were last looked at at step {state.sound}" if unseen else "the loss is not finite either"
+            )
+            message, where = f"{message}{places}; in which it began is unknown: {reason}", ()
+        elif where:
+            message += f"{places}, first {where[0]}"
+        return state._replace(since=since), (
             Sighting(Severity.CRITICAL, message, where=where, evidence=(evidence,), since=since),
         )
 
