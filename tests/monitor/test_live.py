@@ -258,7 +258,8 @@ def test_ranks_that_drift_apart_are_found_before_the_training_ends(tmp_path: Pat
             settings={},
             on_finding=found.append,
             say=lambda line: None,
-            together=str(tmp_path / "run"),
+            place=lambda: (tmp_path / "run", None),
+            together=True,
         )
         for frame in rows:
             live.append(frame)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sonde.monitor")
 
 Where = Literal["process", "thread", "off"]
+Place = tuple[Path, tuple[str, int] | None]
 
 _GATHER_S = 0.02
 _MOST_WAITING_BYTES = 16 << 20
@@ -43,11 +44,11 @@ def start(
     on_finding: Callable[[Finding], None],
     on_closed: Callable[[Finding], None],
     say: Callable[[str], None],
-    folder: str,
+    place: "Callable[[], Place]",
 ) -> "Live | None":
     """A doctor beside a training; None where there is to be none, as on all ranks but the first.
 
-    Where several processes train together, it also compares what all of them record in the run's `folder`.
+    Where several processes train together, it also compares what all of them record in the run's folder.
     """
     if where == "off" or ranks.rank():
         return None
@@ -58,7 +59,8 @@ def start(
         on_finding=on_finding,
         on_closed=on_closed,
         say=say,
-        together=folder if ranks.world_size() > 1 else None,
+        place=place,
+        together=ranks.world_size() > 1,
     )
 
 
@@ -96,7 +98,9 @@ class Live:
         on_finding: Called with each finding that is new or has got worse, not on the training's thread.
         on_closed: Called with each finding that is over, likewise.
         say: Called with the lines that an epoch's end gives rise to, likewise.
-        together: The folder in which other ranks record as well; None for a single process.
+        place: Gives the run's folder, and the terminal on which something of ours stands with the number of its rows:
+            the doctor says there how the training ended, should that not say it itself.
+        together: Whether other ranks record in that folder as well.
     """
 
     def __init__(
@@ -108,7 +112,8 @@ class Live:
         on_finding: Callable[[Finding], None],
         say: Callable[[str], None],
         on_closed: Callable[[Finding], None] = lambda finding: None,
-        together: str | None = None,
+        place: "Callable[[], Place] | None" = None,
+        together: bool = False,
     ) -> None:
         self._recorder, self._on_finding, self._on_closed, self._say = recorder, on_finding, on_closed, say
         self._columns: dict[tuple[str, tuple[str, ...]], Columns] = {}
@@ -124,8 +129,10 @@ class Live:
         self._practice: Practice = _in_process(self._take) if where == "process" else _Beside(self._take)
         if settings:
             self._practice.tell(wire.SETTINGS, dict(settings))
-        if together is not None:
-            self._practice.tell(wire.RANKS, together)
+        self._find_place, self._place = place, (Path(), None)
+        self._tell_place()
+        if together:
+            self._practice.tell(wire.RANKS, None)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -141,6 +148,7 @@ class Live:
     def append(self, frame: Frame) -> None:
         """Record a row, and have it judged."""
         self._recorder.append(frame)
+        self._tell_place()
         if frame.columns.bins == 1 and frame.columns.width:
             if self._practice.waiting_bytes > _BEHIND_BYTES and _is_plain(frame):
                 if not self._is_behind:
@@ -152,6 +160,13 @@ class Live:
                     self._recorder.event("not-measured", step=frame.step, data=data)
                 return
             self._practice.frame(frame)
+
+    def _tell_place(self) -> None:
+        place = self._place if self._find_place is None else self._find_place()
+        if place != self._place:
+            self._place = place
+            run, terminal = place
+            self._practice.tell(wire.PLACE, {"run": str(run.absolute()), "terminal": terminal})
 
     def event(self, kind: str, *, step: int | None = None, data: Mapping[str, Any] | None = None) -> None:
         """Record an event, and have it considered."""
@@ -375,7 +390,7 @@ def _in_process(answer: "Callable[[Answer], None]") -> Practice:
     few = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     try:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "sonde.monitor.bedside"],
+            [sys.executable, "-P", "-m", "sonde.monitor.bedside", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
