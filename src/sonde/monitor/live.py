@@ -33,6 +33,8 @@ Place = tuple[Path, tuple[str, int] | None]
 _GATHER_S = 0.02
 _MOST_WAITING_BYTES = 16 << 20
 _BEHIND_BYTES = 1 << 18  # some thousand rows, which take the doctor a second or two
+_BEHIND_S = 3.0  # what the end of a training waits for a doctor that has so much left; `sonde diagnose` judges the rest
+_LOOK_S = 0.2
 _UNUSUAL = 4.0  # standard deviations of the loss
 _MOST_AT_ONCE_BYTES = 1 << 20
 
@@ -77,8 +79,12 @@ class Practice(Protocol):
     def waiting_bytes(self) -> int:
         """Of what was told and not taken yet."""
 
-    def close(self, timeout_s: float) -> None:
-        """Have everything answered, within this time; let go."""
+    @property
+    def is_deaf(self) -> bool:
+        """Whether nothing that is told will be answered any more."""
+
+    def close(self, timeout_s: float) -> str:
+        """Have everything answered, within this time; let go. What went wrong, if anything did."""
 
     def forget(self) -> None:
         """After a fork: it belongs to the parent."""
@@ -124,8 +130,12 @@ class Live:
         self._judged = -1
         """The step of the checkpoint that this session goes on from."""
         self._answered = threading.Condition()
-        self._state: Any = None
-        self._num_states = 0
+        self._state: tuple[Any, int] = (None, 0)
+        """What the doctor remembered when it was last asked, and the last step that it had been told then."""
+        self._asked: deque[int] = deque()
+        """The steps at which it was asked and has not answered."""
+        self._is_late = False
+        self._told = 0
         self._practice: Practice = _in_process(self._take) if where == "process" else _Beside(self._take)
         if settings:
             self._practice.tell(wire.SETTINGS, dict(settings))
@@ -150,6 +160,7 @@ class Live:
         self._recorder.append(frame)
         self._tell_place()
         if frame.columns.bins == 1 and frame.columns.width:
+            self._told = frame.step
             if self._practice.waiting_bytes > _BEHIND_BYTES and _is_plain(frame):
                 if not self._is_behind:
                     self._is_behind = True
@@ -187,22 +198,42 @@ class Live:
         """How far the doctor is behind, in bytes of rows and events."""
         return self._practice.waiting_bytes
 
-    def state(self, timeout_s: float) -> Any:
-        """What the doctor remembers, in plain JSON; None where it does not answer in time."""
-        with self._answered:
-            wanted = self._num_states + 1
-            self._practice.tell(wire.SAVE, None)
-            came = self._answered.wait_for(lambda: self._num_states >= wanted, timeout_s)
-            return self._state if came else None
+    def state(self, timeout_s: float) -> tuple[Any, int]:
+        """What the doctor remembers, in plain JSON, and of which step.
 
-    def restore(self, state: Any, step: int) -> None:
-        """Go on from what `state` gave, after this step; from nothing where it is None."""
+        Where it does not answer in time, that is what it last answered; None where it never did.
+        """
+        with self._answered:
+            if not self._asked and not self._practice.is_deaf:
+                self._asked.append(self._told)
+                self._practice.tell(wire.SAVE, None)
+            self._answered.wait_for(lambda: not self._asked or self._practice.is_deaf, timeout_s)
+            state, step = self._state
+            if self._asked and not self._practice.is_deaf and not self._is_late:  # a dead one was said before
+                self._is_late = True
+                has = "nothing of what it knows" if state is None else f"what it knew at step {step}"
+                _log.warning("the doctor's process did not answer within %g s: the checkpoint has %s", timeout_s, has)
+            return state, step
+
+    def restore(self, state: Any, step: int, *, known: int | None = None) -> None:
+        """Go on from what `state` gave, after this step.
+
+        Args:
+            state: None to begin anew.
+            step: The last that was made.
+            known: The last that the doctor had been told, where it is another.
+        """
         self._all, self._judged = (), step
         self._practice.tell(wire.RESTORE, state)
+        if known is not None and known < step:
+            knew = f"what it knew at step {known}" if state is not None else "nothing"
+            reason = f"the doctor did not answer when the checkpoint was made: it goes on with {knew}"
+            self._recorder.event("not-measured", step=step, data={"tag": "monitor/judged", "reason": reason})
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Judge the last step; what is not judged by then is left to `sonde diagnose`."""
-        self._practice.close(timeout_s)
+        if problem := self._practice.close(timeout_s):
+            self._take({"problem": problem})
 
     def forget(self) -> None:
         """After a fork: the doctor is the parent's."""
@@ -235,9 +266,11 @@ class Live:
                 "findings have a problem and come no more: %s; `sonde diagnose` may know more", answer["problem"]
             )
             self._recorder.event("monitor-problem", data={"reason": answer["problem"]})
-        if "state" in answer:
+        if "state" in answer or "problem" in answer:
             with self._answered:
-                self._state, self._num_states = answer["state"], self._num_states + 1
+                step = self._asked.popleft() if "state" in answer and self._asked else 0
+                if answer.get("state") is not None:
+                    self._state = answer["state"], step
                 self._answered.notify_all()
 
     def _record(self, table: str, step: int, values: Mapping[str, Any]) -> None:
@@ -267,6 +300,7 @@ class _Beside:
 
         self._consultation = Consultation(lambda said: answer(strict_json.loads(strict_json.dumps(said))))
         self.waiting_bytes = 0
+        self.is_deaf = False
 
     def frame(self, frame: Frame) -> None:
         self._consultation.take(Message(wire.FRAME, frame))
@@ -275,8 +309,9 @@ class _Beside:
         # As a replay will read it.
         self._consultation.take(Message(kind, strict_json.loads(strict_json.dumps(body))))
 
-    def close(self, timeout_s: float) -> None:
+    def close(self, timeout_s: float) -> str:
         self.tell(wire.END, None)
+        return ""
 
     def forget(self) -> None:
         pass
@@ -327,20 +362,33 @@ class _Apart:
         if not self._wake.is_set():
             self._wake.set()
 
-    def close(self, timeout_s: float) -> None:
+    @property
+    def is_deaf(self) -> bool:
+        return self._gave_up
+
+    def close(self, timeout_s: float) -> str:
+        if self.waiting_bytes > _BEHIND_BYTES:
+            timeout_s = min(timeout_s, _BEHIND_S)
         self._gave_up = False
         self._put(wire.pack(wire.END, None))
         self._ended = True
         self._wake.set()
-        self._done.wait(timeout_s)
+        deadline, problem = time.monotonic() + timeout_s, ""
+        while not (problem or self._done.wait(min(timeout_s, _LOOK_S))):
+            if _is_stopped(self._process.pid):
+                problem = "the doctor's process is stopped: the last steps were not judged"
+            elif time.monotonic() >= deadline:
+                problem = f"the last steps were not judged within {timeout_s:g} s"
         self._process.kill()  # it has said all, or has no time left
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the disk keeps it from ending
+            self._process.wait(1.0)
         for thread in self._threads:
             thread.join(1.0)
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             with contextlib.suppress(OSError):  # something was left in it
                 stream.close()
+        return problem
 
     def forget(self) -> None:
         self._gave_up = True
@@ -381,6 +429,15 @@ class _Apart:
             self._gave_up = True
             self._answer({"problem": "the doctor's process ended"})
         self._done.set()
+
+
+def _is_stopped(process: int) -> bool:
+    """Whether somebody has stopped it, as SIGSTOP does."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # gone, or not on Linux
+        return False
+    return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
 
 def _in_process(answer: "Callable[[Answer], None]") -> Practice:
