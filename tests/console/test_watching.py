@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ import os, sys, time, torch, sonde
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-watch = sonde.watch(model, optimizer, run="run", doctor="off", total_steps=3000, {settings})
+watch = sonde.watch(model, optimizer, run="run", doctor="{doctor}", total_steps=3000, {settings})
 with watch:
     for step in range(1, 3000):
         x = torch.randn(32, 8)
@@ -42,8 +43,8 @@ print("done")
 """
 
 
-def training(settings: str = "", each: str = "pass", then: str = "break") -> str:
-    return TRAINING.format(settings=settings, each=each, then=then)
+def training(settings: str = "", each: str = "pass", then: str = "break", doctor: str = "off") -> str:
+    return TRAINING.format(settings=settings, each=each, then=then, doctor=doctor)
 
 
 def seen(condition: Callable[[Terminal], bool], folder: Path) -> Callable[[Terminal], None]:
@@ -76,14 +77,26 @@ def test_an_exception_finds_the_terminal_as_it_was(tmp_path: Path) -> None:
     terminal.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def newest(terminal: Terminal) -> int:
+    """The last step whose loss was printed."""
+    return max(int(text.split()[1]) for text in terminal.lines if re.match(r"loss \d+ \d", text))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_finds_the_terminal_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
     terminal = Terminal()
-    process = terminal.start(training(), cwd=tmp_path)
+    # After Ctrl-C the training clears its view; SIGTERM and SIGKILL leave it no time, and the doctor does.
+    doctor = "off" if number == signal.SIGINT else "process"
+    process = terminal.start(training(doctor=doctor), cwd=tmp_path)
     terminal.read(process, until=lambda: has_panel(terminal))
+    first = newest(terminal)
+    terminal.read(process, until=lambda: newest(terminal) > first + 100)  # by then the doctor knows of the view
     process.send_signal(number)
     terminal.read(process)
     assert process.returncode == -number
+    deadline = time.monotonic() + 30
+    while terminal.screen.margins is not None and time.monotonic() < deadline:
+        terminal.read(process)
     assert not any("── Sonde" in text for text in terminal.scrolled)
     assert terminal.screen.margins is None
     terminal.close()

@@ -208,7 +208,8 @@ def test_nothing_waits_once_the_doctor_has_caught_up(tmp_path: Path, doctor: Any
         live = Live(writer, where=doctor, settings={}, on_finding=lambda finding: None, say=lambda line: None)
         for step in range(1, 1001):
             live.append(Frame(columns, step, 0.0, np.array([1 / step, 0.1, 1.0], np.float32)))
-        assert live.state(60.0)["num_steps"] == 999  # the last one is judged when the next begins, or at the end
+        state, step = live.state(60.0)
+        assert (state["num_steps"], step) == (999, 1000)  # the last one is judged when the next begins, or at the end
         live.close(60.0)
         assert live.waiting_bytes == 0
 
@@ -258,7 +259,8 @@ def test_ranks_that_drift_apart_are_found_before_the_training_ends(tmp_path: Pat
             settings={},
             on_finding=found.append,
             say=lambda line: None,
-            together=str(tmp_path / "run"),
+            place=lambda: (tmp_path / "run", None),
+            together=True,
         )
         for frame in rows:
             live.append(frame)

@@ -12,6 +12,7 @@ import pytest
 
 import sonde
 from sonde.core.records import Ending
+from sonde.store import states
 
 START = """
 import os, signal, sys, threading, time
@@ -27,7 +28,7 @@ FORGOTTEN = ""
 EXIT = "sys.exit(3)"
 CRASH = "raise RuntimeError('the loss is gone')"
 INTERRUPT = "os.kill(os.getpid(), signal.SIGINT); time.sleep(30)"
-TERMINATE = "os.kill(os.getpid(), signal.SIGTERM); time.sleep(30)"
+TERMINATE = "run.flush(); os.kill(os.getpid(), signal.SIGTERM); time.sleep(30)"
 KILL = "run.flush(); os.kill(os.getpid(), signal.SIGKILL)"
 HARD_EXIT = "run.flush(); os._exit(5)"
 WITH_EXIT = "with run: sys.exit(3)"
@@ -60,7 +61,7 @@ def ended(path: Path, body: str) -> "subprocess.CompletedProcess[str]":
         (EXIT, 3, Ending.EXITED, "without closing"),
         (CRASH, 1, Ending.CRASHED, "RuntimeError: the loss is gone"),
         (INTERRUPT, -signal.SIGINT, Ending.INTERRUPTED, "Ctrl-C"),
-        (TERMINATE, -signal.SIGTERM, Ending.TERMINATED, "SIGTERM"),
+        (TERMINATE, -signal.SIGTERM, Ending.DIED, ""),
         (KILL, -signal.SIGKILL, Ending.DIED, ""),
         (HARD_EXIT, 5, Ending.DIED, ""),
         (WITH_EXIT, 3, Ending.EXITED, "exit status 3"),
@@ -82,20 +83,33 @@ def test_the_state_says_how_the_process_ended(
     assert not run.problems
 
 
-def test_sigterm_inside_a_record_call_does_not_dead_lock(tmp_path: Path) -> None:
-    """The signal's handler runs between two bytecodes of the training thread, which may hold the writer's lock."""
+def test_sigterm_ends_a_process_whose_main_thread_waits_in_c(tmp_path: Path) -> None:
+    """A handler in Python would never run: the thread that waits for a lock does not come back for it."""
     body = """
-    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
-    step = 100
-    while True:
-        run.log(step, {"loss": 1.0 + step})
-        step += 1
+    run.flush()
+    threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
     """
     done = ended(tmp_path / "run", body)
     assert done.returncode == -signal.SIGTERM, done.stderr
-    run = sonde.load(tmp_path / "run")
-    assert run.state.ending is Ending.TERMINATED
-    assert run.steps > 100
+    assert sonde.load(tmp_path / "run").steps == 99
+
+
+def test_the_state_of_a_process_that_is_gone_is_said_once_and_not_over_another(tmp_path: Path) -> None:
+    done = ended(tmp_path / "run", "print(os.getpid(), flush=True)\n" + KILL)
+    process = int(done.stdout)
+    assert not states.conclude(tmp_path / "run", process + 1, Ending.DIED, "another")
+    with sonde.record(tmp_path / "run"):  # goes on with the run
+        assert not states.conclude(tmp_path / "run", process, Ending.TERMINATED, "SIGTERM")
+    assert sonde.load(tmp_path / "run").state.ending is Ending.FINISHED
+    process = int(ended(tmp_path / "other", "print(os.getpid(), flush=True)\n" + KILL).stdout)
+    assert states.conclude(tmp_path / "other", process, Ending.TERMINATED, "SIGTERM")
+    assert not states.conclude(tmp_path / "other", process, Ending.DIED, "")
+    state = sonde.load(tmp_path / "other").state
+    assert (state.ending, state.reason, state.steps) == (Ending.TERMINATED, "SIGTERM", 99)
+    assert not states.conclude(tmp_path / "nowhere", process, Ending.DIED, "")
 
 
 def test_a_handler_of_the_program_is_left_alone(tmp_path: Path) -> None:

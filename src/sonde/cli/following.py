@@ -74,7 +74,8 @@ class Following:
         assert state is not None
         said = f"{state.ending} after {state.steps:,} steps"
         if state.ending == "died":
-            said += f", {age(now - state.updated)}: its process is gone, and nobody said why"
+            why = "" if state.reason else ", and nobody said why"
+            said += f", {age(now - state.updated)}: its process is gone{why}"
         return f"{said}: {state.reason}" if state.reason else said
 
     def _take_layers(self, last: Mapping[str, Point]) -> None:

@@ -90,6 +90,12 @@ class Display:
             self._turn.notify()
         self._thread.join(timeout_s)
 
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """The terminal on which something stands that must be cleared at the end, and in how many of its last rows."""
+        panel = self._panel
+        return None if panel is None else panel.place
+
     def forget(self) -> None:
         """After a fork: the terminal is the parent's to draw on."""
         self._is_forgotten = True

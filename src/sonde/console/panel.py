@@ -43,11 +43,20 @@ class Panel:
         self._descriptor, self._height, self._encoding = descriptor, height, encoding
         self._placed: os.terminal_size | None = None
         self._device = _identity(descriptor)
+        try:
+            self._name = os.ttyname(descriptor)
+        except OSError:  # it lies outside of what this process can see
+            self._name = ""
         with _taking:
             self.is_ours = self._device not in _taken
             """Whether no other panel is there."""
             if self.is_ours:
                 _taken.add(self._device)
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """The terminal, and how many of its last rows are taken at present; None where none are."""
+        return (self._name, self._height) if self._name and self._placed is not None else None
 
     def room(self) -> os.terminal_size | None:
         """The terminal's size; None where nothing can be drawn now: it is too small, or the shell has it.
@@ -114,6 +123,19 @@ def drawn(rows: Sequence[str], size: os.terminal_size, height: int) -> str:
 def cleared(size: os.terminal_size, height: int) -> str:
     """What gives the rows back."""
     return f"{_SAVE}{_WHOLE}\x1b[{max(1, size.lines - height + 1)};1H\x1b[0m\x1b[J{_RESTORE}"
+
+
+def give_back(terminal: str, height: int) -> None:
+    """Clear the rows that a process which is gone has left on a terminal.
+
+    Raises:
+        OSError: there is no terminal any more.
+    """
+    descriptor = os.open(terminal, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, cleared(os.get_terminal_size(descriptor), height).encode())
+    finally:
+        os.close(descriptor)
 
 
 def _identity(descriptor: int) -> tuple[int, int]:

@@ -63,9 +63,9 @@ class Ending(enum.StrEnum):
     INTERRUPTED = "interrupted"
     """Ctrl-C."""
     TERMINATED = "terminated"
-    """SIGTERM."""
+    """SIGTERM, as the process that makes the findings saw it."""
     DIED = "died"
-    """It is not being recorded, and nobody said why: killed, out of memory, power lost."""
+    """It was killed; or it is not being recorded, and nobody said why: out of memory, power lost."""
 
 
 @dataclass(frozen=True, slots=True)

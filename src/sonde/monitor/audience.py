@@ -53,6 +53,7 @@ class Audience:
         problem: Callable[[str], None],
     ) -> None:
         self._on_finding, self._on_alarm, self._problem = on_finding, on_alarm, problem
+        self._writer = writer
         self.relay = Relay(writer, sinks, run=str(writer.path.absolute()), config=config, on_problem=problem)
         may_tell = doctor != "off" and not ranks.rank()
         for channel, secret in alerts.lacking.items() if may_tell else ():
@@ -69,7 +70,7 @@ class Audience:
             total_steps=length["total_steps"],
             total_epochs=length["total_epochs"],
         )
-        self.live = live.start(self.relay, doctor, rules, self._found, self._over, self._showing.say, str(writer.path))
+        self.live = live.start(self.relay, doctor, rules, self._found, self._over, self._showing.say, self._place)
         self.entrance = self._showing.before(self.relay if self.live is None else self.live)
 
     def _alarm_problem(self, reason: str) -> None:
@@ -79,6 +80,9 @@ class Audience:
     def findings(self) -> tuple[Finding, ...]:
         """All findings so far, alarms first."""
         return () if self.live is None else self.live.findings
+
+    def _place(self) -> live.Place:
+        return self._writer.path, self._showing.place
 
     def _found(self, finding: Finding) -> None:
         """On the doctor's thread."""

@@ -23,7 +23,7 @@ class Colleagues:
     """
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
+        self.folder = folder
         self._next_s = time.monotonic() + _INTERVAL_S
 
     def tell(self, rules: Iterable[Compared], *, at_once: bool = False) -> None:
@@ -32,7 +32,7 @@ class Colleagues:
         if began < self._next_s and not at_once:
             return
         try:
-            ranks = between_ranks(Run(self._folder), ACROSS_RANKS)
+            ranks = between_ranks(Run(self.folder), ACROSS_RANKS)
         except StoreError:  # a rank that is about to write its first table; there is a next time
             ranks = {}
         if ranks:

@@ -29,6 +29,7 @@ class Consultation:
     def __init__(self, say: Callable[[Answer], None]) -> None:
         self._say = say
         self._settings: dict[str, Any] = {}
+        self._folder = ""
         self._colleagues: Colleagues | None = None
         self._across: list[Compared] = []
         self._doctor = Doctor()
@@ -57,10 +58,14 @@ class Consultation:
         elif message.kind == wire.SETTINGS:
             self._settings = message.body
             self._begin()
+        elif message.kind == wire.PLACE:
+            self._folder = message.body["run"]
+            if self._colleagues is not None:
+                self._colleagues.folder = self._folder
         elif message.kind == wire.RANKS:
             from sonde.monitor.colleagues import Colleagues  # reads files: 50 MB that few need
 
-            self._colleagues = Colleagues(message.body)
+            self._colleagues = Colleagues(self._folder)
             self._begin()
         elif message.kind == wire.SAVE:
             self._say({"state": doctor.state_dict()})

@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sonde.monitor")
 
 Where = Literal["process", "thread", "off"]
+Place = tuple[Path, tuple[str, int] | None]
 
 _GATHER_S = 0.02
 _MOST_WAITING_BYTES = 16 << 20
 _BEHIND_BYTES = 1 << 18  # some thousand rows, which take the doctor a second or two
+_BEHIND_S = 3.0  # what the end of a training waits for a doctor that has so much left; `sonde diagnose` judges the rest
+_LOOK_S = 0.2
 _UNUSUAL = 4.0  # standard deviations of the loss
 _MOST_AT_ONCE_BYTES = 1 << 20
 
@@ -44,11 +47,11 @@ def start(
     on_finding: Callable[[Finding], None],
     on_closed: Callable[[Finding], None],
     say: Callable[[str], None],
-    folder: str,
+    place: "Callable[[], Place]",
 ) -> "Live | None":
     """A doctor beside a training; None where there is to be none, as on all ranks but the first.
 
-    Where several processes train together, it also compares what all of them record in the run's `folder`.
+    Where several processes train together, it also compares what all of them record in the run's folder.
     """
     if where == "off" or ranks.rank():
         return None
@@ -59,7 +62,8 @@ def start(
         on_finding=on_finding,
         on_closed=on_closed,
         say=say,
-        together=folder if ranks.world_size() > 1 else None,
+        place=place,
+        together=ranks.world_size() > 1,
     )
 
 
@@ -76,8 +80,12 @@ class Practice(Protocol):
     def waiting_bytes(self) -> int:
         """Of what was told and not taken yet."""
 
-    def close(self, timeout_s: float) -> None:
-        """Have everything answered, within this time; let go."""
+    @property
+    def is_deaf(self) -> bool:
+        """Whether nothing that is told will be answered any more."""
+
+    def close(self, timeout_s: float) -> str:
+        """Have everything answered, within this time; let go. What went wrong, if anything did."""
 
     def forget(self) -> None:
         """After a fork: it belongs to the parent."""
@@ -97,7 +105,9 @@ class Live:
         on_finding: Called with each finding that is new or has got worse, not on the training's thread.
         on_closed: Called with each finding that is over, likewise.
         say: Called with the lines that an epoch's end gives rise to, likewise.
-        together: The folder in which other ranks record as well; None for a single process.
+        place: Gives the run's folder, and the terminal on which something of ours stands with the number of its rows:
+            the doctor says there how the training ended, should that not say it itself.
+        together: Whether other ranks record in that folder as well.
     """
 
     def __init__(
@@ -109,7 +119,8 @@ class Live:
         on_finding: Callable[[Finding], None],
         say: Callable[[str], None],
         on_closed: Callable[[Finding], None] = lambda finding: None,
-        together: str | None = None,
+        place: "Callable[[], Place] | None" = None,
+        together: bool = False,
     ) -> None:
         self._recorder, self._on_finding, self._on_closed, self._say = recorder, on_finding, on_closed, say
         self._columns: dict[tuple[str, tuple[str, ...]], Columns] = {}
@@ -120,13 +131,19 @@ class Live:
         self._judged = -1
         """The step of the checkpoint that this session goes on from."""
         self._answered = threading.Condition()
-        self._state: Any = None
-        self._num_states = 0
+        self._state: tuple[Any, int] = (None, 0)
+        """What the doctor remembered when it was last asked, and the last step that it had been told then."""
+        self._asked: deque[int] = deque()
+        """The steps at which it was asked and has not answered."""
+        self._is_late = False
+        self._told = 0
         self._practice: Practice = _in_process(self._take) if where == "process" else _Beside(self._take)
         if settings:
             self._practice.tell(wire.SETTINGS, dict(settings))
-        if together is not None:
-            self._practice.tell(wire.RANKS, together)
+        self._find_place, self._place = place, (Path(), None)
+        self._tell_place()
+        if together:
+            self._practice.tell(wire.RANKS, None)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -142,7 +159,9 @@ class Live:
     def append(self, frame: Frame) -> None:
         """Record a row, and have it judged."""
         self._recorder.append(frame)
+        self._tell_place()
         if frame.columns.bins == 1 and frame.columns.width:
+            self._told = frame.step
             if self._practice.waiting_bytes > _BEHIND_BYTES and _is_plain(frame):
                 if not self._is_behind:
                     self._is_behind = True
@@ -153,6 +172,13 @@ class Live:
                     self._recorder.event("not-measured", step=frame.step, data=data)
                 return
             self._practice.frame(as_known(frame))
+
+    def _tell_place(self) -> None:
+        place = self._place if self._find_place is None else self._find_place()
+        if place != self._place:
+            self._place = place
+            run, terminal = place
+            self._practice.tell(wire.PLACE, {"run": str(run.absolute()), "terminal": terminal})
 
     def event(self, kind: str, *, step: int | None = None, data: Mapping[str, Any] | None = None) -> None:
         """Record an event, and have it considered."""
@@ -173,22 +199,42 @@ class Live:
         """How far the doctor is behind, in bytes of rows and events."""
         return self._practice.waiting_bytes
 
-    def state(self, timeout_s: float) -> Any:
-        """What the doctor remembers, in plain JSON; None where it does not answer in time."""
-        with self._answered:
-            wanted = self._num_states + 1
-            self._practice.tell(wire.SAVE, None)
-            came = self._answered.wait_for(lambda: self._num_states >= wanted, timeout_s)
-            return self._state if came else None
+    def state(self, timeout_s: float) -> tuple[Any, int]:
+        """What the doctor remembers, in plain JSON, and of which step.
 
-    def restore(self, state: Any, step: int) -> None:
-        """Go on from what `state` gave, after this step; from nothing where it is None."""
+        Where it does not answer in time, that is what it last answered; None where it never did.
+        """
+        with self._answered:
+            if not self._asked and not self._practice.is_deaf:
+                self._asked.append(self._told)
+                self._practice.tell(wire.SAVE, None)
+            self._answered.wait_for(lambda: not self._asked or self._practice.is_deaf, timeout_s)
+            state, step = self._state
+            if self._asked and not self._practice.is_deaf and not self._is_late:  # a dead one was said before
+                self._is_late = True
+                has = "nothing of what it knows" if state is None else f"what it knew at step {step}"
+                _log.warning("the doctor's process did not answer within %g s: the checkpoint has %s", timeout_s, has)
+            return state, step
+
+    def restore(self, state: Any, step: int, *, known: int | None = None) -> None:
+        """Go on from what `state` gave, after this step.
+
+        Args:
+            state: None to begin anew.
+            step: The last that was made.
+            known: The last that the doctor had been told, where it is another.
+        """
         self._all, self._judged = (), step
         self._practice.tell(wire.RESTORE, state)
+        if known is not None and known < step:
+            knew = f"what it knew at step {known}" if state is not None else "nothing"
+            reason = f"the doctor did not answer when the checkpoint was made: it goes on with {knew}"
+            self._recorder.event("not-measured", step=step, data={"tag": "monitor/judged", "reason": reason})
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Judge the last step; what is not judged by then is left to `sonde diagnose`."""
-        self._practice.close(timeout_s)
+        if problem := self._practice.close(timeout_s):
+            self._take({"problem": problem})
 
     def forget(self) -> None:
         """After a fork: the doctor is the parent's."""
@@ -221,9 +267,11 @@ class Live:
                 "findings have a problem and come no more: %s; `sonde diagnose` may know more", answer["problem"]
             )
             self._recorder.event("monitor-problem", data={"reason": answer["problem"]})
-        if "state" in answer:
+        if "state" in answer or "problem" in answer:
             with self._answered:
-                self._state, self._num_states = answer["state"], self._num_states + 1
+                step = self._asked.popleft() if "state" in answer and self._asked else 0
+                if answer.get("state") is not None:
+                    self._state = answer["state"], step
                 self._answered.notify_all()
 
     def _record(self, table: str, step: int, values: Mapping[str, Any]) -> None:
@@ -253,6 +301,7 @@ class _Beside:
 
         self._consultation = Consultation(lambda said: answer(strict_json.loads(strict_json.dumps(said))))
         self.waiting_bytes = 0
+        self.is_deaf = False
 
     def frame(self, frame: Frame) -> None:
         self._consultation.take(Message(wire.FRAME, frame))
@@ -261,8 +310,9 @@ class _Beside:
         # As a replay will read it.
         self._consultation.take(Message(kind, strict_json.loads(strict_json.dumps(body))))
 
-    def close(self, timeout_s: float) -> None:
+    def close(self, timeout_s: float) -> str:
         self.tell(wire.END, None)
+        return ""
 
     def forget(self) -> None:
         pass
@@ -313,20 +363,33 @@ class _Apart:
         if not self._wake.is_set():
             self._wake.set()
 
-    def close(self, timeout_s: float) -> None:
+    @property
+    def is_deaf(self) -> bool:
+        return self._gave_up
+
+    def close(self, timeout_s: float) -> str:
+        if self.waiting_bytes > _BEHIND_BYTES:
+            timeout_s = min(timeout_s, _BEHIND_S)
         self._gave_up = False
         self._put(wire.pack(wire.END, None))
         self._ended = True
         self._wake.set()
-        self._done.wait(timeout_s)
+        deadline, problem = time.monotonic() + timeout_s, ""
+        while not (problem or self._done.wait(min(timeout_s, _LOOK_S))):
+            if _is_stopped(self._process.pid):
+                problem = "the doctor's process is stopped: the last steps were not judged"
+            elif time.monotonic() >= deadline:
+                problem = f"the last steps were not judged within {timeout_s:g} s"
         self._process.kill()  # it has said all, or has no time left
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the disk keeps it from ending
+            self._process.wait(1.0)
         for thread in self._threads:
             thread.join(1.0)
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             with contextlib.suppress(OSError):  # something was left in it
                 stream.close()
+        return problem
 
     def forget(self) -> None:
         self._gave_up = True
@@ -369,6 +432,15 @@ class _Apart:
         self._done.set()
 
 
+def _is_stopped(process: int) -> bool:
+    """Whether somebody has stopped it, as SIGSTOP does."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # gone, or not on Linux
+        return False
+    return stat.rpartition(")")[2].split()[0] in ("T", "t")
+
+
 def _in_process(answer: "Callable[[Answer], None]") -> Practice:
     """A doctor in a process of its own; beside us where no process can be started."""
     package = str(Path(__file__).resolve().parents[2])
@@ -376,7 +448,7 @@ def _in_process(answer: "Callable[[Answer], None]") -> Practice:
     few = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     try:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "sonde.monitor.bedside"],
+            [sys.executable, "-P", "-m", "sonde.monitor.bedside", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

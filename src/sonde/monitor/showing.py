@@ -60,6 +60,11 @@ class Showing:
         if self._display is not None:
             self._display.close(text)
 
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """The terminal on which something stands that must be cleared at the end, and in how many of its last rows."""
+        return None if self._display is None else self._display.place
+
     def forget(self) -> None:
         """After a fork: the terminal is the parent's."""
         if self._display is not None:

@@ -41,7 +41,9 @@ T = TypeVar("T")
 
 Micro = Literal["mean", "sum"]
 
+_CHECKPOINT_S = 0.35  # nobody expects a checkpoint to take much longer for our sake
 _CLOSE_S = 30.0
+_CLOSE_DOCTOR_S = 10.0
 _CLOSE_HURRY_S = 2.0
 _CLOSE_SERVICES_S = 10.0  # sinks and alerts, whose other side may be gone
 
@@ -362,13 +364,15 @@ class Watch:
 
     def state_dict(self) -> dict[str, Any]:
         """All that a later session needs to go on without a jump, in plain numbers: put it into your checkpoint."""
-        self._drain(_CLOSE_S)
+        self._drain(_CLOSE_S)  # where the device is behind; the training would wait for it as well
+        state, known = (None, 0) if self._live is None else self._live.state(_CHECKPOINT_S)
         return {
             "version": 1,
             "iteration": self._schedule.iteration,
             "epoch": self._desk.epoch.number,
             **self._assembly.state_dict(),
-            "doctor": None if self._live is None else self._live.state(_CLOSE_S),
+            "doctor": state,
+            "doctor_step": known,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -381,7 +385,7 @@ class Watch:
         self._assembly.load_state_dict(state)
         self._audience.relay.branch(self._assembly.step + 1)
         if self._live is not None:
-            self._live.restore(state.get("doctor"), self._assembly.step)
+            self._live.restore(state.get("doctor"), self._assembly.step, known=state.get("doctor_step"))
         self._stepping.resume()
 
     # The end.
@@ -410,7 +414,8 @@ class Watch:
             self._pipeline.close(patience_s)
         finally:
             services_s = _CLOSE_SERVICES_S if is_finished else _CLOSE_HURRY_S
-            self._audience.close(doctor_s=patience_s, services_s=services_s)
+            doctor_s = _CLOSE_DOCTOR_S if is_finished else _CLOSE_HURRY_S
+            self._audience.close(doctor_s=doctor_s, services_s=services_s)
             self._writer.end(ending, reason)
             endings.unwatch(self)
             self._desk.leave()

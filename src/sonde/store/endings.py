@@ -1,17 +1,17 @@
 """However the process ends, its open runs are closed and say how.
 
-Installed while a run is open and taken away with the last one: an `atexit` call, a wrapper around `sys.excepthook` that
-only takes a note, and a SIGTERM handler where the program has none of its own. A forked child forgets the runs of its
-parent.
+Installed while a run is open and taken away with the last one: an `atexit` call and a wrapper around `sys.excepthook`
+that only takes a note. A forked child forgets the runs of its parent.
+
+Signals keep their meaning. A handler in Python runs only when the main thread does: one that waits in C (for a lock, a
+device, another rank) would not be ended by SIGTERM at all. What was recorded is a second old at most, and the process
+that makes the findings says how its training ended.
 """
 
 import atexit
-import contextlib
 import os
-import signal
 import sys
-import threading
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Protocol
 
 from sonde.core.records import Ending
@@ -36,25 +36,16 @@ class _Watch:
         self.open: list[Endable] = []
         self.noted: tuple[Ending, str] = (Ending.EXITED, _NOT_CLOSED)
         self.previous_hook: Any = None
-        self.has_signal = False
 
     def install(self) -> None:
         atexit.register(self.at_exit)
         self.noted = (Ending.EXITED, _NOT_CLOSED)
         self.previous_hook, sys.excepthook = sys.excepthook, self.on_exception
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self.on_sigterm)
-            self.has_signal = True
 
     def remove(self) -> None:
         atexit.unregister(self.at_exit)
         if sys.excepthook == self.on_exception:  # else somebody wrapped ours; it goes on to the previous one
             sys.excepthook = self.previous_hook
-        if self.has_signal:
-            with contextlib.suppress(ValueError):  # not the main thread: the handler stays and finds nothing to close
-                if signal.getsignal(signal.SIGTERM) == self.on_sigterm:
-                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                self.has_signal = False
 
     def close_all(self, ending: Ending, reason: str) -> None:
         for run in reversed(self.open.copy()):  # what was opened later may still write into what was opened before
@@ -66,20 +57,6 @@ class _Watch:
     def on_exception(self, kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         self.noted = describe(kind, value)
         (self.previous_hook or sys.__excepthook__)(kind, value, trace)
-
-    def on_sigterm(self, number: int, _: FrameType | None) -> None:
-        # The interrupted code may hold a lock that closing needs, so another thread closes while it goes on; then the
-        # signal is sent again with its default meaning, so that whoever waits for this process sees how it ended.
-        signal.signal(number, signal.SIG_DFL)
-        self.has_signal = False
-
-        def close_and_go() -> None:
-            try:
-                self.close_all(Ending.TERMINATED, "SIGTERM")
-            finally:
-                os.kill(os.getpid(), number)
-
-        threading.Thread(target=close_and_go, name="sonde-sigterm", daemon=True).start()
 
     def after_fork_in_child(self) -> None:
         forgotten, self.open = self.open, []

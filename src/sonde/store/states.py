@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from sonde.core import strict_json
-from sonde.core.errors import FormatError
+from sonde.core.errors import FormatError, RunBusy
 from sonde.core.records import Ending
-from sonde.store import locks
+from sonde.store import layout, locks
 from sonde.store.layout import STATE
 
 # Where the file system has no locks, or the run lies on another machine's disk, a run that was not updated for this
@@ -48,3 +48,31 @@ def ending(run: Path, state: dict[str, Any]) -> Ending:
         updated = state.get("updated")
         held = isinstance(updated, int | float) and time.time() - updated < _SILENCE_S
     return Ending.LIVE if held else Ending.DIED
+
+
+def conclude(run: Path, process: int, ending: Ending, reason: str) -> bool:
+    """Say how a run ended whose process is gone; whether that was still to be said.
+
+    The process may have said it itself, and another may have gone on with the run: then it is left alone.
+    """
+    if not _is_open(read(run), process):
+        return False
+    try:
+        lock = locks.acquire(run)
+    except (RunBusy, OSError):
+        return False
+    try:
+        state = read(run)
+        if not _is_open(state, process):
+            return False
+        layout.replace_json(run / STATE, {**state, "ending": ending, "reason": reason})
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True
+
+
+def _is_open(state: dict[str, Any], process: int) -> bool:
+    said = state.get("ending"), state.get("process"), state.get("host")
+    return said == (Ending.LIVE, process, os.uname().nodename)

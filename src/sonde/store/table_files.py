@@ -66,6 +66,11 @@ class TableFiles:
             self._to_fold.extend(sorted((branch, span[0], True) for span, name in spans if name.endswith(".log")))
             self._merge_branches.add(branch)
 
+    @property
+    def width(self) -> int:
+        """Numbers in a row."""
+        return len(self._tags) * self._bins
+
     def queue(self, tags: tuple[str, ...], blocks: Sequence[RowBlock]) -> None:
         """Take what the table's buffer gave."""
         self._tags = tags

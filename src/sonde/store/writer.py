@@ -30,10 +30,9 @@ _ROOM_BYTES = 64 << 20
 _SEGMENT_ROWS = 1000
 _FLUSH_TIMEOUT_S = 30.0
 _HEARTBEAT_S = 10.0
-# How long closing may take, and the folding in it: what is not folded by then stays in logs, which read as well. A
-# process that is being ended has little time.
-_CLOSE_S, _FOLD_S = 60.0, 30.0
-_CLOSE_HURRY_S, _FOLD_HURRY_S = 4.0, 2.0
+# How long closing may take, and the folding in it: what is not folded by then (a hundred thousand series take half a
+# minute) stays in logs, which read as well. A process that is being ended has little time.
+_CLOSE_S, _CLOSE_HURRY_S, _FOLD_S = 60.0, 4.0, 2.0
 
 
 def record(
@@ -460,7 +459,7 @@ class Writer:
                 self._loss = loss
 
     def _fold(self) -> Iterator[None]:
-        for files in list(self._files.values()):
+        for files in sorted(self._files.values(), key=lambda files: files.width):  # at the end there may be little time
             if files.has_folding:
                 yield from files.fold()
 
@@ -474,7 +473,7 @@ class Writer:
             os.close(self._lock_fd)
 
     def _settle(self, ending: Ending, reason: str, folding: Iterator[None] | None) -> None:
-        until = time.monotonic() + (_FOLD_S if ending is Ending.FINISHED else _FOLD_HURRY_S)
+        until = time.monotonic() + _FOLD_S
         self._cycle()
         if folding is not None:
             _spend(folding, until)
