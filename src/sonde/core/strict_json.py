@@ -68,19 +68,25 @@ def dumps(value: Any, *, indent: int | None = None) -> str:
     return json.dumps(_plain(value, inside=()), indent=indent, allow_nan=False)
 
 
-def loads(text: str | bytes) -> Json:
+def loads(text: str | bytes, *, bare: bool = False) -> Json:
     """The value of one strict JSON text, of which every number is finite and every string can be written again.
 
     Bare NaN and Infinity are refused, as the standard says, and so are numbers beyond float64 (`1e999`), which Python
     would read as infinite, and what is nested more than 128 levels deep. Half of a surrogate pair, which no encoding
     can write, becomes U+FFFD.
 
+    Args:
+        text: The text, or its bytes in UTF-8.
+        bare: Whether bare NaN and Infinity, which other programs write, are read.
+
     Raises:
         FormatError: the text is something else.
     """
     try:
         told = text if isinstance(text, str) else text.decode()
-        value = json.loads(told, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
+        value = json.loads(
+            told, parse_constant=_NON_FINITE.__getitem__ if bare else _refuse, parse_float=_finite, parse_int=_whole
+        )
         if _is_deep(told, value, _MAX_READ_DEPTH):
             raise FormatError(f"it is nested more than {_MAX_READ_DEPTH} levels deep.")
     except (ValueError, RecursionError) as error:

@@ -173,22 +173,22 @@ def read_lines(path: Path, *, depth: int = IN_RUN, problem: Callable[[str], None
         depth: See `opening.descriptor`.
         problem: Told what cannot be read, and why; a last line that is torn is none.
     """
-    found, whys, num_lines = [], [], 0
+    found: list[Any] = []
+    wrong: list[str] = []
     try:
         for line in opening.lines(path, depth=depth, longest=_LINE_BYTES, limit=_LINES_BYTES):
-            num_lines += 1
+            if line is None:
+                wrong.append("a line is too long, or the disk does not hold all of it.")
+                continue
             try:
-                if line is None:
-                    raise FormatError("it is too long, or the disk does not hold all of it.")
                 found.append(strict_json.loads(line))
             except FormatError as error:
-                whys.append((num_lines, str(error)))
+                if line.endswith(b"\n"):  # else it is torn: its writer is at it, or died
+                    wrong.append(str(error))
     except FileNotFoundError:
         return []
     except OSError as error:
-        whys.append((0, error.strerror or str(error)))
-    # The last line may be torn: its writer is at it, or died.
-    told = [why for number, why in whys if number != num_lines or not number]
-    if told and problem is not None:
-        problem(told[0] if len(told) == 1 else f"{len(told)} lines are damaged, the first: {told[0]}")
+        wrong.append(error.strerror or str(error))
+    if wrong and problem is not None:
+        problem(wrong[0] if len(wrong) == 1 else f"{len(wrong)} lines are damaged, the first: {wrong[0]}")
     return found

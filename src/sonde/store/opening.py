@@ -11,6 +11,7 @@ user's own (`runs/latest`, a home folder on another disk) and are followed.
 
 import contextlib
 import errno
+import fnmatch
 import os
 import shutil
 import stat
@@ -111,8 +112,34 @@ def reading(path: Path, *, depth: int) -> BinaryIO:
     return os.fdopen(descriptor(path, depth=depth), "rb")
 
 
+def files(root: Path, pattern: str = "*") -> list[Path]:
+    """The regular files below a folder whose names match a shell-style pattern, sorted; no link is followed."""
+    found = []
+    for folder, _, names_ in os.walk(root):  # which follows none
+        for name in names_:
+            path = Path(folder, name)
+            if fnmatch.fnmatchcase(name, pattern) and stat.S_ISREG(path.lstat().st_mode):
+                found.append(path)
+    return sorted(found)
+
+
+def reading_below(root: Path, path: Path) -> BinaryIO:
+    """A file of what the user named, opened for reading: the file itself, or one of `files`.
+
+    Raises:
+        OSError: it cannot be opened.
+        FormatError: it has holes.
+    """
+    # What the user named may be a link.
+    file = reading(path.resolve(), depth=1) if path == root else reading(path, depth=len(path.relative_to(root).parts))
+    if stored_bytes(file.fileno()) < os.fstat(file.fileno()).st_size:
+        file.close()
+        raise FormatError(f"the disk holds only a part of {path}; copy it again.")
+    return file
+
+
 def lines(path: Path, *, depth: int, longest: int, limit: int) -> Iterator[bytes | None]:
-    """The lines of a file without their ends, empty ones left out; None for one that is too long.
+    """The lines of a file with their ends, empty ones left out; None for one that is too long.
 
     Args:
         path: The file.
@@ -124,18 +151,23 @@ def lines(path: Path, *, depth: int, longest: int, limit: int) -> Iterator[bytes
         OSError: it cannot be opened.
     """
     with reading(path, depth=depth) as file:
-        left = stored_bytes(file.fileno())
-        has_more = left < os.fstat(file.fileno()).st_size or left > limit
-        left = min(left, limit)
-        while left > 0 and (line := file.readline(min(left, longest + 1))):
-            left -= len(line)
-            if len(line) > longest and not line.endswith(b"\n"):
-                left -= _skip_line(file, left)
-                yield None
-            elif line := line.rstrip(b"\n"):
-                yield line
-        if has_more:
+        yield from lines_of(file, longest=longest, limit=limit)
+
+
+def lines_of(file: BinaryIO, *, longest: int, limit: int) -> Iterator[bytes | None]:
+    """The lines of an open file; see `lines`."""
+    left = stored_bytes(file.fileno())
+    has_more = left < os.fstat(file.fileno()).st_size or left > limit
+    left = min(left, limit)
+    while left > 0 and (line := file.readline(min(left, longest + 1))):
+        left -= len(line)
+        if len(line) > longest and not line.endswith(b"\n"):
+            left -= _skip_line(file, left)
             yield None
+        elif line != b"\n":
+            yield line
+    if has_more:
+        yield None
 
 
 def _skip_line(file: BinaryIO, left: int) -> int:

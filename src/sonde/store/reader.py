@@ -317,11 +317,11 @@ class Run:
         return branches.line(known, number)
 
     def _all(self, folder: str) -> list[TableReader]:
-        names = [name for name in self._names(folder) if self._is_folder(folder, name)]
+        names = self._names(folder)
         for name in names:
-            if (folder, name) not in self._tables:
+            if (folder, name) not in self._tables and self._is_folder(folder, name):
                 self._tables[folder, name] = TableReader(self.path / folder / name)
-        return [self._tables[folder, name] for name in names]
+        return [self._tables[folder, name] for name in names if (folder, name) in self._tables]
 
     def _names(self, folder: str) -> list[str]:
         """What a folder of the run holds."""

@@ -19,6 +19,7 @@ from sonde.core.frames import Float32
 from sonde.core.records import Float64, Int64
 from sonde.store import lent_memory, opening
 from sonde.store.layout import IN_BRANCH
+from sonde.store.times import sound
 
 _MAGIC = b"SONDEROW"
 _HEADER = struct.Struct("<8sIIQ")  # magic, version, width, number of the log
@@ -108,7 +109,7 @@ class RowLog:
 
     def times(self) -> Float64:
         """The time of every row."""
-        return np.ascontiguousarray(self._stamps.view("<f8")[:, 1])
+        return sound(np.ascontiguousarray(self._stamps.view("<f8")[:, 1]))
 
     @functools.cached_property
     def _stamps(self) -> npt.NDArray[np.uint8]:

@@ -28,6 +28,7 @@ from sonde.store import opening, pyramid
 from sonde.store.breath import breathe
 from sonde.store.layout import IN_BRANCH, IN_SEGMENT, SEGMENT
 from sonde.store.parquet_pages import check_pages
+from sonde.store.times import sound
 
 # Below the 700 new objects that wake the garbage collector: at 1,000 every hundredth block cost a full collection. It
 # also keeps each call into Arrow that holds the interpreter lock at a millisecond or two.
@@ -285,7 +286,7 @@ class BlockFile:
 
     def times(self) -> Float64:
         """The time of every row."""
-        return _plain(self._column(1, pa.float64()), np.dtype(np.float64))
+        return sound(_plain(self._column(1, pa.float64()), np.dtype(np.float64)))
 
     def column(self, place: int) -> Float32:
         """The values of the block's column number `place`, `MISSING` where null; `rows * bins` of them."""

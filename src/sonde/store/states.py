@@ -59,5 +59,5 @@ def ending(run: Path, state: dict[str, Any]) -> Ending:
         return said
     held = locks.is_held(run)
     if held is None or (not held and state.get("host", os.uname().nodename) != os.uname().nodename):
-        held = time.time() - state.get("updated", 0.0) < _SILENCE_S
+        held = abs(time.time() - state.get("updated", 0.0)) < _SILENCE_S
     return Ending.LIVE if held else Ending.DIED

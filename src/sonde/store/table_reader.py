@@ -28,6 +28,7 @@ T = TypeVar("T")
 _TRIES = 1000
 _FREE_BYTES = 256 << 20
 _MOST_PACKED = 1000
+_GOES_BACK = "its steps go back, which those of one line never do."
 _LAST_STEP = np.iinfo(np.int64).max
 
 
@@ -88,8 +89,8 @@ def _segment(path: Path) -> Segment:
     return _segment_of(path, _identity(path / layout.SEGMENT))
 
 
-class _Allowance:
-    """How much memory the parts of a question may ask for, against the bytes that their files have.
+class _Question:
+    """What holds for the parts of an answer together: they are in order, and as large as their files can stand for.
 
     A column that never changes packs well, but the times of the rows do not. A description and a footer that agree on a
     billion rows are a few hundred bytes.
@@ -97,9 +98,10 @@ class _Allowance:
 
     def __init__(self) -> None:
         self._left = _FREE_BYTES
+        self._last: int | None = None
 
     def take(self, asked: int, stored: int) -> None:
-        """Count what a part asks for.
+        """Count the bytes of memory that a part asks for.
 
         Raises:
             FormatError: it is more than its files can stand for.
@@ -108,6 +110,17 @@ class _Allowance:
         if asked > self._left:
             raise FormatError(f"it claims to hold far more than fits into the {stored:,} bytes of its files.")
         self._left -= asked
+
+    def follow(self, step: Int64) -> None:
+        """Look at the steps of the next part.
+
+        Raises:
+            FormatError: they go back, which those of one line never do.
+        """
+        if len(step):
+            if self._last is not None and step[0] < self._last:
+                raise FormatError(_GOES_BACK)
+            self._last = int(step[-1])
 
 
 class TableReader:
@@ -163,17 +176,25 @@ class TableReader:
 
     def _rows(self, columns: Sequence[int], line: Sequence[Stretch], start: int | None, end: int | None) -> Rows:
         pieces = [Rows(np.empty(0, np.int64), np.empty(0), np.empty((len(columns), 0), np.float32))]
-        allowance = _Allowance()
+        question = _Question()
         for part in self.parts(line):
-            piece = self._guard(part, functools.partial(self._part_rows, part, columns, start, end, allowance))
+            piece = self._guard(part, functools.partial(self._next_rows, part, columns, start, end, question))
             if piece is not None and len(piece.step):
                 pieces.append(piece)
         if len(pieces) == 2:
             return pieces[1]
         return Rows(*(np.concatenate([piece[i] for piece in pieces], axis=-1) for i in range(3)))
 
+    def _next_rows(
+        self, part: Part, columns: Sequence[int], start: int | None, end: int | None, question: _Question
+    ) -> Rows | None:
+        rows = self._part_rows(part, columns, start, end, question)
+        if rows is not None:
+            question.follow(rows.step)
+        return rows
+
     def _part_rows(
-        self, part: Part, columns: Sequence[int], start: int | None, end: int | None, allowance: _Allowance
+        self, part: Part, columns: Sequence[int], start: int | None, end: int | None, question: _Question
     ) -> Rows | None:
         last = part.end_step - 1 if end is None else min(end, part.end_step - 1)
         if part.is_log:
@@ -182,7 +203,7 @@ class TableReader:
         segment = self._segment(part)
         if segment.first_step > last or (start is not None and segment.last_step < start):
             return None
-        return _cut(self._segment_rows(part.path, segment, columns, allowance), start, last, self.bins)
+        return _cut(self._segment_rows(part.path, segment, columns, question), start, last, self.bins)
 
     def _segment(self, part: Part) -> Segment:
         segment = _segment(part.path)
@@ -205,7 +226,7 @@ class TableReader:
             values[0] = log.values(columns[0] * bins, (columns[0] + 1) * bins).reshape(-1)
         return Rows(log.steps(), log.times(), values)
 
-    def _segment_rows(self, path: Path, segment: Segment, columns: Sequence[int], allowance: _Allowance) -> Rows:
+    def _segment_rows(self, path: Path, segment: Segment, columns: Sequence[int], question: _Question) -> Rows:
         by_block: dict[int, list[tuple[int, int]]] = {}
         for i, column in enumerate(columns):
             if column < segment.columns:
@@ -215,7 +236,7 @@ class TableReader:
             by_block[0] = []  # the steps and times are in every block
         files = [block_path(path, number) for number in by_block]
         stored = sum(file.stat(follow_symlinks=False).st_size for file in files)
-        allowance.take(segment.rows * (16 + 4 * self.bins * len(columns)), stored)
+        question.take(segment.rows * (16 + 4 * self.bins * len(columns)), stored)
         values = np.full((len(columns), segment.rows * self.bins), MISSING, np.float32)
         step = time = None
         for file, wanted in zip(files, by_block.values(), strict=True):
@@ -238,9 +259,9 @@ class TableReader:
         parts = self.parts(line)
         max_rows = max(1, self._rows_between(parts, start, end) // points)
         pieces = []
-        allowance = _Allowance()
+        question = _Question()
         for part in parts:
-            read = functools.partial(self._part_window, part, column, start, end, max_rows, allowance)
+            read = functools.partial(self._next_window, part, column, start, end, max_rows, question)
             piece = self._guard(part, read)
             if piece is not None:
                 pieces.append(piece)
@@ -272,8 +293,17 @@ class TableReader:
         low = 0 if start is None else int(np.searchsorted(steps, start, side="left"))
         return max(0, int(np.searchsorted(steps, last, side="right")) - low)
 
+    def _next_window(
+        self, part: Part, column: int, start: int | None, end: int | None, max_rows: int, question: _Question
+    ) -> Window | None:
+        window = self._part_window(part, column, start, end, max_rows, question)
+        if window is not None:
+            _check_order(window.step)
+            question.follow(window.step)
+        return window
+
     def _part_window(
-        self, part: Part, column: int, start: int | None, end: int | None, max_rows: int, allowance: _Allowance
+        self, part: Part, column: int, start: int | None, end: int | None, max_rows: int, question: _Question
     ) -> Window | None:
         if not part.is_log:
             segment = self._segment(part)
@@ -285,10 +315,10 @@ class TableReader:
             ):
                 return None
             if max_rows >= BASE_ROWS and (
-                window := self._level(part.path, segment, column, start, last, max_rows, allowance)
+                window := self._level(part.path, segment, column, start, last, max_rows, question)
             ):
                 return window
-        rows = self._part_rows(part, [column], start, end, allowance)
+        rows = self._part_rows(part, [column], start, end, question)
         if rows is None:
             return None
         return single(rows.step, rows.values[0])
@@ -301,7 +331,7 @@ class TableReader:
         start: int | None,
         last: int,
         max_rows: int,
-        allowance: _Allowance,
+        question: _Question,
     ) -> Window | None:
         number, place = divmod(column, segment.block_columns)
         try:
@@ -314,7 +344,7 @@ class TableReader:
         if (start is None or start <= segment.first_step) and last >= segment.last_step:
             return pick(window, np.flatnonzero(window.finite + window.nonfinite))
         # The window ends inside of the segment: whole buckets where they fit, rows at the ends.
-        rows = self._segment_rows(path, segment, [column], allowance)
+        rows = self._segment_rows(path, segment, [column], question)
         low = 0 if start is None else int(np.searchsorted(rows.step, start, side="left"))
         high = int(np.searchsorted(rows.step, last, side="right"))
         first = -(-low // bucket)
@@ -371,7 +401,7 @@ class TableReader:
                 except (OSError, ValueError):
                     pass  # torn or not copied: read the rows themselves
             columns = range(first, min(first + segment.block_columns, segment.columns))
-            rows = _cut(self._segment_rows(part.path, segment, columns, _Allowance()), None, part.end_step - 1, 1)
+            rows = _cut(self._segment_rows(part.path, segment, columns, _Question()), None, part.end_step - 1, 1)
             if len(rows.step):
                 yield first, newest(rows.step, rows.time, rows.values)
 
@@ -394,7 +424,7 @@ class TableReader:
             segment = self._segment(part)
             if segment.last_step < part.end_step:
                 return segment.last_step
-            steps = self._segment_rows(part.path, segment, (), _Allowance()).step
+            steps = self._segment_rows(part.path, segment, (), _Question()).step
         steps = steps[steps < part.end_step]
         return int(steps[-1]) if len(steps) else None
 
@@ -412,10 +442,13 @@ class TableReader:
     def rows_after(self, line: Sequence[Stretch], seen: dict[int, int]) -> Iterator[tuple[int, Rows]]:
         """What came after the rows that were `seen` (a count for each branch, updated): (columns, rows) in pieces."""
         skipped: dict[int, int] = {}
+        order = _Question()
         for part in self.parts(line):
             before = skipped.get(part.branch, 0)
             try:
                 count, columns, rows = self._tail(part, max(0, seen.get(part.branch, 0) - before))
+                if rows is not None:
+                    order.follow(rows.step)
             except FileNotFoundError:
                 if part.path.name not in layout.parts(part.path.parent):
                     return  # superseded since it was listed; the next poll sees the segment
@@ -437,7 +470,7 @@ class TableReader:
         else:
             segment = self._segment(part)
             count, columns = segment.rows, segment.columns
-            rows = self._segment_rows(part.path, segment, range(columns), _Allowance()) if count > skip else None
+            rows = self._segment_rows(part.path, segment, range(columns), _Question()) if count > skip else None
         if rows is None:
             return count, columns, None
         rows = Rows(rows.step[skip:], rows.time[skip:], rows.values[:, skip * self.bins :])
@@ -469,7 +502,13 @@ def _why(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
+def _check_order(step: Int64) -> None:
+    if bool((step[1:] < step[:-1]).any()):
+        raise FormatError(_GOES_BACK)
+
+
 def _cut(rows: Rows, start: int | None, last: int, bins: int) -> Rows:
+    _check_order(rows.step)
     low = 0 if start is None else int(np.searchsorted(rows.step, start, side="left"))
     high = int(np.searchsorted(rows.step, last, side="right"))
     if low == 0 and high == len(rows.step):
