@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from sonde.core.errors import FormatError
-from sonde.core.strict_json import Json
+from sonde.core.strict_json import Json, to_number
 
 T = TypeVar("T")
 E = TypeVar("E", bound=enum.StrEnum)
+
+_WHOLES = 1 << 63
+_YEAR_10_000 = 253_402_300_800
 
 
 def member(data: Json, key: str, read: Callable[[Json], T]) -> T:
@@ -41,7 +44,52 @@ def text(value: Json) -> str:
 def whole(value: Json) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise FormatError(f"expected a whole number, got {reprlib.repr(value)}.")
+    if not -_WHOLES <= value < _WHOLES:
+        raise FormatError(f"expected a whole number of at most 64 bits, got {reprlib.repr(value)}.")
     return value
+
+
+def count(value: Json) -> int:
+    """A whole number that is not negative."""
+    if whole(value) < 0:
+        raise FormatError(f"expected 0 or more, got {value}.")
+    return int(value)
+
+
+def moment(value: Json) -> float:
+    """A time in UTC seconds since 1970, before the year 10,000."""
+    seconds = to_number(value)
+    if not 0 <= seconds < _YEAR_10_000:
+        raise FormatError(f"expected seconds since 1970, got {reprlib.repr(value)}.")
+    return seconds
+
+
+def mapping(value: Json) -> Mapping[str, Json]:
+    """An object."""
+    if not isinstance(value, Mapping):
+        raise FormatError(f"expected an object, got {reprlib.repr(value)}.")
+    return value
+
+
+def known(
+    data: Json, readers: Mapping[str, Callable[[Json], object]], problem: Callable[[str], None]
+) -> dict[str, Json]:
+    """An object without those of its members that are not what their reader expects; others are kept as they are.
+
+    Args:
+        data: The object.
+        readers: By key; a key that is missing is no problem.
+        problem: Told of each member that is left out, and why.
+    """
+    found = dict(mapping(data))
+    for key, read in readers.items():
+        if key in found:
+            try:
+                found[key] = member(found, key, read)
+            except FormatError as error:
+                problem(str(error))
+                del found[key]
+    return found
 
 
 def flag(value: Json) -> bool:

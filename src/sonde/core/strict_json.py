@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +13,10 @@ Json = Any  # what `json.loads` returns; a recursive alias would need Python 3.1
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _MAX_DEPTH = 64  # far above any configuration, far below Python's recursion limit
+_MAX_READ_DEPTH = 2 * _MAX_DEPTH  # what is written is put into something else before
+_MAX_DIGITS = 308  # an integer with more is beyond float64, and past 4,300 Python reads none
+_LONG_INTEGER = re.compile(rf"\d{{{_MAX_DIGITS + 1}}}")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def number(value: float) -> float | str:
@@ -45,33 +51,96 @@ def to_number(value: Json) -> float:
 def dumps(value: Any, *, indent: int | None = None) -> str:
     """One JSON text; NaN and infinities anywhere inside become their names, numpy scalars become numbers.
 
-    Objects that JSON does not know are written as their `str`, so that a user's configuration is never
-    refused; a structure inside itself, and what is nested in such a value more than 64 levels deep, is
-    written as "…".
+    Objects that JSON does not know, and integers beyond float64, are written as their `str`, so that a user's
+    configuration is never refused; a structure inside itself, and what is nested in such a value more than 64
+    levels deep, is written as "…".
 
     Example:
         >>> dumps({"loss": float("inf"), "path": [1, None]})
         '{"loss": "Infinity", "path": [1, null]}'
     """
     try:
-        return json.dumps(value, indent=indent, allow_nan=False)
+        text = json.dumps(value, indent=indent, allow_nan=False)
+        if not _is_deep(text, value, _MAX_DEPTH) and not _LONG_INTEGER.search(text):
+            return text
     except (TypeError, ValueError, RecursionError):  # the slow way only where it is needed
-        return json.dumps(_plain(value, inside=()), indent=indent, allow_nan=False)
+        pass
+    return json.dumps(_plain(value, inside=()), indent=indent, allow_nan=False)
 
 
-def loads(text: str | bytes) -> Json:
-    """The value of one strict JSON text; bare NaN and Infinity are refused, as the standard says."""
+def loads(text: str | bytes, *, bare: bool = False) -> Json:
+    """The value of one strict JSON text, of which every number is finite and every string can be written again.
+
+    Bare NaN and Infinity are refused, as the standard says, and so are numbers beyond float64 (`1e999`), which Python
+    would read as infinite, and what is nested more than 128 levels deep. Half of a surrogate pair, which no encoding
+    can write, becomes U+FFFD.
+
+    Args:
+        text: The text, or its bytes in UTF-8.
+        bare: Whether bare NaN and Infinity, which other programs write, are read.
+
+    Raises:
+        FormatError: the text is something else.
+    """
     try:
-        return json.loads(text, parse_constant=_refuse)
+        told = text if isinstance(text, str) else text.decode()
+        value = json.loads(
+            told, parse_constant=_NON_FINITE.__getitem__ if bare else _refuse, parse_float=_finite, parse_int=_whole
+        )
+        if _is_deep(told, value, _MAX_READ_DEPTH):
+            raise FormatError(f"it is nested more than {_MAX_READ_DEPTH} levels deep.")
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not valid JSON: {error}") from error
+    return _writable(value) if "\\ud" in told or "\\uD" in told or _SURROGATE.search(told) else value
 
 
 def _refuse(constant: str) -> Json:
     raise FormatError(f"bare {constant} is not JSON; non-finite numbers are written as strings.")
 
 
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise FormatError(f"{reprlib.repr(digits)} is beyond float64; non-finite numbers are written as strings.")
+    return value
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise FormatError(f"{reprlib.repr(digits)} is an integer beyond float64.")
+    return int(digits)
+
+
+def _is_deep(text: str, value: Json, most: int) -> bool:
+    """Whether a value is nested deeper than that; the text shows at little cost that it is not, as a rule."""
+    if text.count("[") + text.count("{") <= most:
+        return False
+    level = [value]
+    for _ in range(most + 1):
+        inner: list[Json] = []
+        for item in level:
+            if isinstance(item, Mapping):
+                inner.extend(item.values())
+            elif isinstance(item, list | tuple):
+                inner.extend(item)
+        level = inner
+        if not level:
+            return False
+    return any(isinstance(item, Mapping | list | tuple) for item in level)
+
+
+def _writable(value: Json) -> Json:
+    """The value with U+FFFD for each half of a surrogate pair."""
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_SURROGATE.sub("\ufffd", key): _writable(item) for key, item in value.items()}
+    return [_writable(item) for item in value] if isinstance(value, list) else value
+
+
 def _plain(value: Any, *, inside: tuple[int, ...]) -> Json:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**_MAX_DIGITS:
+        return _digits(value)
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -87,6 +156,13 @@ def _plain(value: Any, *, inside: tuple[int, ...]) -> Json:
     if hasattr(value, "tolist") and callable(value.tolist):  # numpy arrays and scalars
         return _plain(value.tolist(), inside=inside)
     return str(value)
+
+
+def _digits(value: int) -> str:
+    try:
+        return str(value)
+    except ValueError:  # Python writes at most 4,300 digits
+        return hex(value)
 
 
 def _key(key: Any) -> str:

@@ -1,11 +1,13 @@
 """The lines of steps of a run, from `branches.jsonl`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sonde.core import strict_json
+from sonde.core.errors import FormatError
+from sonde.core.json_fields import member, whole
 from sonde.core.records import Branch
-from sonde.store.layout import BRANCHES, read_lines
+from sonde.store.layout import BRANCHES, IN_RUN, read_lines
 from sonde.store.table_reader import WHOLE, Stretch
 
 ROOT = Branch(number=0, parent=None, fork_step=0)
@@ -17,13 +19,13 @@ def encode(branch: Branch) -> bytes:
     return (strict_json.dumps(line) + "\n").encode()
 
 
-def read(run: Path) -> list[Branch]:
-    """All branches, the root first, the current one last."""
+def read(run: Path, problem: Callable[[str], None] | None = None) -> list[Branch]:
+    """All branches, the root first, the current one last; `problem` is told of a file that cannot be read."""
     found = [ROOT]
-    for line in read_lines(run / BRANCHES):
+    for line in read_lines(run / BRANCHES, depth=IN_RUN, problem=problem):
         try:
-            branch = Branch(int(line["number"]), int(line["parent"]), int(line["fork_step"]))
-        except (KeyError, TypeError, ValueError):
+            branch = Branch(*(member(line, key, whole) for key in ("number", "parent", "fork_step")))
+        except FormatError:
             continue
         if branch.number == len(found) and branch.parent is not None and 0 <= branch.parent < len(found):
             found.append(branch)

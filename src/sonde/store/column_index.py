@@ -6,16 +6,22 @@ MB: a search for one of them is a search for its quoted bytes, and only the line
 
 import json
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sonde.core import strict_json
 from sonde.core.errors import FormatError
+from sonde.core.json_fields import list_of, member, text, whole
+from sonde.core.strict_json import Json
+from sonde.store import opening
 from sonde.store.breath import breathe
-from sonde.store.layout import COLUMNS, TABLES, read_lines
+from sonde.store.layout import COLUMNS, IN_TABLE, TABLES, read_lines
 from sonde.store.lines import Appender
 
 TAGS_A_LINE = 1000
+_MAX_COLUMNS = 10_000_000
+_MAX_BINS = 1 << 16
+_LINE_BYTES = 8 << 20
 
 
 def append(folder: Path, tags: Sequence[str], first: int, last: int, bins: int) -> None:
@@ -25,7 +31,7 @@ def append(folder: Path, tags: Sequence[str], first: int, last: int, bins: int) 
         OSError: the disk refused. Calling again with the same columns is right: of lines that stand twice, the first
             counts.
     """
-    file = Appender(folder / COLUMNS)
+    file = Appender(folder / COLUMNS, depth=IN_TABLE)
     try:
         for start in range(first, last, TAGS_A_LINE):
             line = {"first": start, "bins": bins, "tags": tags[start : min(start + TAGS_A_LINE, last)]}
@@ -36,13 +42,27 @@ def append(folder: Path, tags: Sequence[str], first: int, last: int, bins: int) 
         file.close()
 
 
-def read_tags(folder: Path) -> list[str]:
-    """All tags of a table in the order of its columns."""
+def read_tags(folder: Path, problem: Callable[[str], None] | None = None) -> list[str]:
+    """All tags of a table in the order of its columns; `problem` is told of what cannot be read."""
     tags: list[str] = []
-    for line in read_lines(folder / COLUMNS):
-        if isinstance(line, dict) and line.get("first") == len(tags) and isinstance(line.get("tags"), list):
-            tags.extend(line["tags"])
+    for line in read_lines(folder / COLUMNS, depth=IN_TABLE, problem=problem):
+        try:
+            first, more = _line(line)
+        except FormatError as error:
+            if problem is not None:
+                problem(str(error))
+            continue
+        if first == len(tags):
+            tags.extend(more)
     return tags
+
+
+def _line(line: Json) -> tuple[int, tuple[str, ...]]:
+    """The number of a line's first column, and its tags."""
+    first = member(line, "first", whole)
+    if not 0 <= first <= _MAX_COLUMNS:
+        raise FormatError(f"first: expected 0 to {_MAX_COLUMNS:,}, got {first}.")
+    return first, member(line, "tags", list_of(text))
 
 
 class ColumnIndex:
@@ -54,6 +74,8 @@ class ColumnIndex:
         self._tags: list[str] = []
         self._known: dict[str, int] = {}
         self._bins: int | None = None
+        self.problem = ""
+        """What could not be read of it, and why."""
 
     @property
     def bins(self) -> int:
@@ -62,11 +84,11 @@ class ColumnIndex:
             if self._folder.parent.name == TABLES:
                 self._bins = 1
             else:
-                first = next(iter(read_lines(self._folder / COLUMNS)), None)
+                first = next(iter(read_lines(self._folder / COLUMNS, depth=IN_TABLE)), None)
                 if not isinstance(first, dict):
                     return 1  # nothing was recorded yet
                 bins = first.get("bins")
-                self._bins = bins if isinstance(bins, int) and bins > 0 else 1
+                self._bins = bins if isinstance(bins, int) and 0 < bins <= _MAX_BINS else 1
         return self._bins
 
     def find(self, tag: str) -> int | None:
@@ -82,20 +104,24 @@ class ColumnIndex:
         """All tags, in the order of their columns."""
         size = self._file_size()
         if size != self._size:
-            self._tags, self._size = read_tags(self._folder), size
+            self.problem = ""
+            self._tags, self._size = read_tags(self._folder, self._note), size
         return self._tags
+
+    def _note(self, problem: str) -> None:
+        self.problem = self.problem or problem
 
     def _file_size(self) -> int:
         try:
-            return (self._folder / COLUMNS).stat().st_size
+            return (self._folder / COLUMNS).stat(follow_symlinks=False).st_size
         except OSError:
             return 0
 
     def _search(self, tag: str) -> int | None:
         try:
             with (
-                (self._folder / COLUMNS).open("rb") as file,
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+                opening.reading(self._folder / COLUMNS, depth=IN_TABLE) as file,
+                mmap.mmap(file.fileno(), opening.stored_bytes(file.fileno()), access=mmap.ACCESS_READ) as data,
             ):
                 quoted = json.dumps(tag).encode()
                 place = data.find(quoted)
@@ -103,9 +129,11 @@ class ColumnIndex:
                     start, end = data.rfind(b"\n", 0, place) + 1, data.find(b"\n", place)
                     end = len(data) if end < 0 else end  # the last line may be torn
                     try:
-                        line = strict_json.loads(data[start:end])
-                        return int(line["first"]) + int(line["tags"].index(tag))
-                    except (FormatError, ValueError, KeyError, TypeError, AttributeError):
+                        if end - start > _LINE_BYTES:
+                            raise FormatError("the line is too long.")
+                        first, tags = _line(strict_json.loads(data[start:end]))
+                        return first + tags.index(tag)
+                    except ValueError:  # not a line of columns, or not one of its tags
                         place = data.find(quoted, end)
         except (OSError, ValueError):  # not there yet, or still empty
             return None

@@ -7,7 +7,6 @@ largest class. Both are iterators that yield every fraction of a second, so that
 time.
 """
 
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sonde.core.frames import MISSING, Float32
-from sonde.store import layout, lent_memory
+from sonde.store import layout, lent_memory, opening
 from sonde.store.row_log import HEADER_BYTES, RowLog
 from sonde.store.segments import BlockFile, Segment, block_path, read_segment, write_segment
 
@@ -46,7 +45,7 @@ def fold_log(folder: Path, number: int, tags: Sequence[str], bins: int, *, check
             yield from write_segment(target, tags, log.width // bins, bins, log.steps(), log.times(), read)
         unreadable = not log.width and path.stat().st_size > HEADER_BYTES
     if not unreadable:  # what is behind a damaged header may be worth a closer look; readers take it for empty
-        path.unlink()
+        opening.remove(path, depth=layout.IN_BRANCH)
 
 
 def _series_first(values: Float32, bins: int) -> Float32:
@@ -104,7 +103,7 @@ def merge(folder: Path, names: Sequence[str], tags: Sequence[str], bins: int) ->
     target = folder / layout.segment_name(first[0], last[1])
     yield from write_segment(target, tags, width, bins, _joined(steps), _joined(times), read)
     for name in names:
-        shutil.rmtree(folder / name, ignore_errors=True)
+        opening.remove(folder / name, depth=layout.IN_BRANCH)
         yield
 
 

@@ -23,20 +23,28 @@ A log is numbered; a segment names the first and the last log that it replaces. 
 superseded: readers skip it and the writer deletes it, so a crash between the two leaves nothing twice.
 """
 
-import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sonde.core import strict_json
 from sonde.core.errors import FormatError, RunNotFound, RunUnreadable, SchemaTooNew
+from sonde.core.json_fields import member, moment, text
+from sonde.store import opening
 
 SCHEMA = 1
 
 RUN, STATE, EVENTS, BRANCHES, LOCK = "run.json", "state.json", "events.jsonl", "branches.jsonl", "writer.lock"
 TABLES, HISTOGRAMS, SNAPSHOTS, RANKS = "tables", "histograms", "snapshots", "ranks"
 COLUMNS, SEGMENT = "columns.jsonl", "segment.json"
+
+# How many of the last names of a file's path lie inside of the run's folder: there no link is followed (`opening`).
+IN_RUN, IN_TABLE, IN_BRANCH, IN_SEGMENT = 1, 3, 4, 5
+
+# Far above what is written, far below what a reader could not hold: JSON takes up to 24 times its bytes in memory.
+_INFO_BYTES = 32 << 20
+_LINES_BYTES, _LINE_BYTES = 256 << 20, 8 << 20
 
 _LISTINGS = 100
 
@@ -105,8 +113,8 @@ def _names(folder: Path) -> list[str]:
     before: list[str] | None = None
     for _ in range(_LISTINGS):
         try:
-            names = sorted(os.listdir(folder))
-        except (FileNotFoundError, NotADirectoryError):
+            names = opening.names(folder, depth=IN_BRANCH - 1)
+        except FileNotFoundError:
             return []
         if names == before:
             break
@@ -116,16 +124,10 @@ def _names(folder: Path) -> list[str]:
 
 def replace_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON file, a line a key, so that a reader sees the old one or the new one, never half of it."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     # Indented by `json` itself it would leave 33 objects that hold each other behind, every second: beside all that
     # torch keeps, the garbage collector looks for such rarely.
     lines = (f" {strict_json.dumps(key)}: {strict_json.dumps(own)}" for key, own in value.items())
-    try:
-        temporary.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    opening.replace(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode(), depth=IN_RUN)
 
 
 def read_info(run: Path) -> dict[str, Any]:
@@ -137,39 +139,56 @@ def read_info(run: Path) -> dict[str, Any]:
         SchemaTooNew: a newer Sonde wrote it.
     """
     try:
-        text = (run / RUN).read_bytes()
+        info = strict_json.loads(opening.read_bytes(run / RUN, depth=IN_RUN, limit=_INFO_BYTES))
     except (FileNotFoundError, NotADirectoryError):
         what = "is not a run (it has no run.json)" if run.is_dir() else "does not exist"
         raise RunNotFound(f"{run} {what}; `sonde runs DIR` lists the runs of a folder.") from None
     except OSError as error:
         raise RunUnreadable(f"{run / RUN} cannot be read: {error.strerror or error}.") from error
-    try:
-        info = strict_json.loads(text)
     except FormatError as error:
         raise RunUnreadable(f"{run / RUN} is damaged: {error}") from error
     schema = info.get("schema") if isinstance(info, dict) else None
-    if not isinstance(schema, int) or schema < 1:
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise RunUnreadable(f"{run / RUN} has no schema version; it is not a run of Sonde.")
     if schema > SCHEMA:
         raise SchemaTooNew(
             f"{run} was written by a newer Sonde (schema {schema}, this one reads up to {SCHEMA}); "
             "upgrade Sonde to read it."
         )
+    try:
+        for key, read in (("name", text), ("created", moment)):
+            if key in info:
+                member(info, key, read)
+    except FormatError as error:
+        raise RunUnreadable(f"{run / RUN} is damaged: {error}") from error
     assert isinstance(info, dict)
     return info
 
 
-def read_lines(path: Path) -> list[Any]:
-    """The objects of a JSON-lines file; a torn or damaged line is left out."""
+def read_lines(path: Path, *, depth: int = IN_RUN, problem: Callable[[str], None] | None = None) -> list[Any]:
+    """The objects of a JSON-lines file; a damaged line is left out.
+
+    Args:
+        path: The file; one that is not there has no lines.
+        depth: See `opening.descriptor`.
+        problem: Told what cannot be read, and why; a last line that is torn is none.
+    """
+    found: list[Any] = []
+    wrong: list[str] = []
     try:
-        data = path.read_bytes()
-    except OSError:
-        return []
-    found = []
-    for line in data.split(b"\n"):
-        if line:
+        for line in opening.lines(path, depth=depth, longest=_LINE_BYTES, limit=_LINES_BYTES):
+            if line is None:
+                wrong.append("a line is too long, or the disk does not hold all of it.")
+                continue
             try:
                 found.append(strict_json.loads(line))
-            except FormatError:
-                continue
+            except FormatError as error:
+                if line.endswith(b"\n"):  # else it is torn: its writer is at it, or died
+                    wrong.append(str(error))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        wrong.append(error.strerror or str(error))
+    if wrong and problem is not None:
+        problem(wrong[0] if len(wrong) == 1 else f"{len(wrong)} lines are damaged, the first: {wrong[0]}")
     return found

@@ -3,12 +3,14 @@
 import os
 from pathlib import Path
 
+from sonde.store import opening
+
 
 class Appender:
     """Appends whole lines; what the disk refused is kept and goes first the next time, so that none is lost."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, depth: int = 1) -> None:
+        self._path, self._depth = path, depth
         self._fd = -1
         self._rest = b""
 
@@ -25,7 +27,7 @@ class Appender:
         if not self._rest:
             return
         if self._fd < 0:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            self._fd = opening.descriptor(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, depth=self._depth)
             size = os.fstat(self._fd).st_size
             if size and os.pread(self._fd, 1, size - 1) != b"\n":  # the last writer died inside a line
                 self._rest = b"\n" + self._rest

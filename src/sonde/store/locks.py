@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 from sonde.core.errors import RunBusy
-from sonde.store.layout import LOCK
+from sonde.store import opening
+from sonde.store.layout import IN_RUN, LOCK
 
 # A reader that looks whether the run is live holds the lock for an instant.
 _PATIENCE_S = 0.5
@@ -22,7 +23,7 @@ def acquire(run: Path) -> int:
     Raises:
         RunBusy: another process records into the run.
     """
-    fd = os.open(run / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    fd = opening.descriptor(run / LOCK, os.O_RDWR | os.O_CREAT, depth=IN_RUN)
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
@@ -48,7 +49,7 @@ def acquire(run: Path) -> int:
 def is_held(run: Path) -> bool | None:
     """Whether somebody holds the lock; None where the file system cannot tell."""
     try:
-        fd = os.open(run / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        fd = opening.descriptor(run / LOCK, depth=IN_RUN)
     except OSError:
         return False
     try:

@@ -17,7 +17,10 @@ import numpy.typing as npt
 
 from sonde.core.frames import MISSING, Float32, is_missing
 from sonde.core.records import Float64, Int64, Window
+from sonde.store import opening
 from sonde.store.breath import breathe
+from sonde.store.layout import IN_SEGMENT
+from sonde.store.times import sound
 
 BASE_ROWS = 64
 FACTOR = 8
@@ -73,7 +76,7 @@ def write(path: Path, step: Int64, time: Float64, columns: Float32) -> None:
     starts = [step[::BASE_ROWS]]
     while len(starts[-1]) > 1:
         starts.append(starts[-1][::FACTOR])
-    with path.open("wb") as file:
+    with opening.writing(path, depth=IN_SEGMENT) as file:
         file.write(_HEADER.pack(_MAGIC, _VERSION, len(columns), len(step), figures.shape[1], 0))
         for part in (np.concatenate(starts), last.step, last.time, last.value, figures):
             file.write(np.ascontiguousarray(part).data)
@@ -196,7 +199,7 @@ class Pyramid:
     """
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = opening.descriptor(path, depth=IN_SEGMENT)
         try:
             head = os.pread(self._fd, _HEADER.size, 0)
             if len(head) < _HEADER.size:
@@ -208,7 +211,9 @@ class Pyramid:
             self._newest_at = self._starts_at + 8 * buckets
             self._data_at = self._newest_at + 20 * self.num_columns
             size = self._data_at + 4 * self.num_columns * self._figures * buckets
-            if magic != _MAGIC or version != _VERSION or os.fstat(self._fd).st_size != size:
+            if self._figures not in (3, 5) or not self.rows or not self.num_columns:
+                raise ValueError(f"{path} is no pyramid.")
+            if magic != _MAGIC or version != _VERSION or opening.stored_bytes(self._fd) != size:
                 raise ValueError(f"{path} is torn.")
         except BaseException:
             os.close(self._fd)
@@ -220,7 +225,7 @@ class Pyramid:
         data = os.pread(self._fd, 20 * n, self._newest_at)
         return Newest(
             step=np.frombuffer(data, "<i8", n, 0),
-            time=np.frombuffer(data, "<f8", n, 8 * n),
+            time=sound(np.frombuffer(data, "<f8", n, 8 * n)),
             value=np.frombuffer(data, "<f4", n, 16 * n),
         )
 
@@ -244,6 +249,8 @@ class Pyramid:
 
     def _counts(self, figures: list[npt.NDArray[np.float32]], size: int, bucket: int) -> tuple[Int64, Int64]:
         if self._figures == 5:
+            if not all(bool(((count >= 0) & (count <= bucket)).all()) for count in figures[3:]):
+                raise ValueError("a bucket counts values that it cannot have.")
             return figures[3].astype(np.int64), figures[4].astype(np.int64)
         return _sizes(self.rows, bucket, size), np.zeros(size, np.int64)
 

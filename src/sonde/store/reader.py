@@ -1,6 +1,7 @@
 """Reads a run: while it is written, after it was killed, copied half-way, or long ended. Needs no torch."""
 
 import fnmatch
+import functools
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.core.errors import StoreError, TagNotFound
+from sonde.core.errors import FormatError, StoreError, TagNotFound
 from sonde.core.frames import Columns, Float32, Frame, is_missing
+from sonde.core.json_fields import known, mapping, member, text, whole
 from sonde.core.records import Branch, Ending, Event, Float64, Int64, Point, Series, State, Window
-from sonde.store import branches, layout, states
+from sonde.core.strict_json import to_number
+from sonde.store import branches, layout, opening, states
 from sonde.store.table_reader import Stretch, TableReader
 from sonde.store.table_view import outer_join
 from sonde.store.zoom import single, zoom
@@ -49,6 +52,7 @@ class Run:
         self.info: Mapping[str, Any] = layout.read_info(self.path)
         """What `run.json` says: configuration, environment, sessions."""
         self._tables: dict[tuple[str, str], TableReader] = {}
+        self._problems: dict[str, str] = {}
 
     @property
     def name(self) -> str:
@@ -58,7 +62,8 @@ class Run:
     @property
     def state(self) -> State:
         """How the run stands, and why."""
-        said = states.read(self.path)
+        path = self.path / layout.STATE
+        said = states.read(self.path, functools.partial(self._problems.__setitem__, str(path)))
         ending = states.ending(self.path, said)
         return State(
             ending=ending,
@@ -80,13 +85,15 @@ class Run:
     @property
     def problems(self) -> list[str]:
         """Pieces that could not be read so far, and why."""
-        found = {path: why for table in self._tables.values() for path, why in table.problems.items()}
+        found = dict(self._problems)
+        found.update((path, why) for table in self._tables.values() for path, why in table.problems.items())
         return [f"{path}: {why}" for path, why in sorted(found.items())]
 
     @property
     def branches(self) -> list[Branch]:
         """All lines of steps; the last is the current one."""
-        return branches.read(self.path)
+        path = self.path / layout.BRANCHES
+        return branches.read(self.path, functools.partial(self._problems.__setitem__, str(path)))
 
     def ranks(self) -> Mapping[int, "Run"]:
         """What each of several processes that trained together recorded, by rank; this run itself is 0.
@@ -94,15 +101,15 @@ class Run:
         Others have their own losses, times and memory. One that left nothing readable is not among them.
         """
         found = {0: self}
-        try:
-            names = os.listdir(self.path / layout.RANKS)
-        except OSError:  # a single process, which is the rule
-            return found
+        names = self._names(layout.RANKS)  # none of a single process, which is the rule
         for rank in sorted(int(name) for name in names if name.isdecimal() and name.isascii()):
-            try:
-                found.setdefault(rank, Run(self.path / layout.RANKS / str(rank)))
-            except StoreError:
+            folder = self.path / layout.RANKS / str(rank)
+            if not opening.is_folder(folder, depth=2):
                 continue
+            try:
+                found.setdefault(rank, Run(folder))
+            except StoreError as error:
+                self._problems[str(folder)] = str(error)
         return found
 
     def tags(self, pattern: str = "*") -> list[str]:
@@ -238,19 +245,18 @@ class Run:
 
     def events(self, kind: str | None = None) -> list[Event]:
         """Everything that happened, in order, or what is of one kind."""
+        path = self.path / layout.EVENTS
+        problem = functools.partial(self._problems.__setitem__, str(path))
         found = []
-        for line in layout.read_lines(self.path / layout.EVENTS):
-            if isinstance(line, dict) and isinstance(line.get("kind"), str) and kind in (None, line["kind"]):
-                when, step = line.get("time"), line.get("step")
-                data = line.get("data")
-                found.append(
-                    Event(
-                        kind=line["kind"],
-                        time=float(when) if isinstance(when, int | float) else 0.0,
-                        step=step if isinstance(step, int) else None,
-                        data=data if isinstance(data, dict) else {},
-                    )
-                )
+        for line in layout.read_lines(path, depth=layout.IN_RUN, problem=problem):
+            try:
+                said = known(line, _EVENT, problem)
+                own = member(said, "kind", text)
+            except FormatError as error:
+                problem(f"an event is damaged: {error}")
+                continue
+            if kind in (None, own):
+                found.append(Event(own, said.get("time") or 0.0, said.get("step"), said.get("data") or {}))
         return found
 
     def follow(self, *, poll_s: float = 0.5, from_start: bool = True) -> Iterator[Frame]:
@@ -298,7 +304,7 @@ class Run:
                 try:
                     made[key] = Columns(table.name, table.columns.tags()[:width], bins=table.bins)
                 except ValueError as error:  # a damaged list of columns
-                    table.problems[layout.COLUMNS] = str(error)
+                    table.note(self.path / folder / table.name / layout.COLUMNS, str(error))
                     continue
             known = len(made[key].tags)  # all of them, unless only half of the run was copied
             for i in range(len(rows.step) if known else 0):
@@ -313,14 +319,28 @@ class Run:
         return branches.line(known, number)
 
     def _all(self, folder: str) -> list[TableReader]:
-        try:
-            names = sorted(os.listdir(self.path / folder))
-        except OSError:
-            return []
+        names = self._names(folder)
         for name in names:
-            if (folder, name) not in self._tables:
+            if (folder, name) not in self._tables and self._is_folder(folder, name):
                 self._tables[folder, name] = TableReader(self.path / folder / name)
-        return [self._tables[folder, name] for name in names]
+        return [self._tables[folder, name] for name in names if (folder, name) in self._tables]
+
+    def _names(self, folder: str) -> list[str]:
+        """What a folder of the run holds."""
+        try:
+            return opening.names(self.path / folder, depth=layout.IN_RUN)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self._problems[str(self.path / folder)] = error.strerror or str(error)
+            return []
+
+    def _is_folder(self, folder: str, name: str) -> bool:
+        path = self.path / folder / name
+        is_folder = opening.is_folder(path, depth=layout.IN_TABLE - 1)
+        if not is_folder and path.is_symlink():
+            self._problems[str(path)] = "it is a link, which Sonde does not open"
+        return is_folder
 
     def _find(self, tag: str, folder: str) -> list[tuple[TableReader, int]]:
         found = [(table, at) for table in self._all(folder) if (at := table.columns.find(tag)) is not None]
@@ -335,6 +355,9 @@ class Run:
         near = difflib.get_close_matches(tag, tags[:10_000], n=3) or tags[:3]
         more = f" and {len(tags) - len(near)} more" if len(tags) > len(near) else ""
         return ", ".join(map(repr, near)) + more if tags else "none yet"
+
+
+_EVENT = {"time": to_number, "step": lambda value: None if value is None else whole(value), "data": mapping}
 
 
 def _tags_of(tables: Sequence[TableReader]) -> set[str]:

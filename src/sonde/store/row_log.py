@@ -17,7 +17,9 @@ import numpy.typing as npt
 
 from sonde.core.frames import Float32
 from sonde.core.records import Float64, Int64
-from sonde.store import lent_memory
+from sonde.store import lent_memory, opening
+from sonde.store.layout import IN_BRANCH
+from sonde.store.times import sound
 
 _MAGIC = b"SONDEROW"
 _HEADER = struct.Struct("<8sIIQ")  # magic, version, width, number of the log
@@ -62,7 +64,7 @@ class RowLog:
     """
 
     def __init__(self, path: Path, *, check_all: bool = False) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = opening.descriptor(path, depth=IN_BRANCH)
         try:
             self._open(check_all)
         except BaseException:
@@ -77,16 +79,17 @@ class RowLog:
             magic, version, width, number = _HEADER.unpack_from(head)
             if magic == _MAGIC and version == _VERSION and header(width, number) == head:
                 self.width, self._seed = width, seed(width, number)
-                count = (os.fstat(self._fd).st_size - HEADER_BYTES) // row_dtype(width).itemsize
-        self.dtype = row_dtype(self.width)
-        self._good = np.ones(count, bool)
-        newest = count if check_all else min(count, _CHECKED_ROWS, max(1, _CHECKED_BYTES // self.dtype.itemsize))
+                count = (opening.stored_bytes(self._fd) - HEADER_BYTES) // (20 + 4 * width)
+        self._stride = 20 + 4 * self.width
+        self._good = np.ones(max(0, count), bool)
+        count = len(self._good)
+        newest = count if check_all else min(count, _CHECKED_ROWS, max(1, _CHECKED_BYTES // self._stride))
         self._check(count - newest)
         # Index of every good row in the file; nearly always all of them.
         self._where = np.flatnonzero(self._good)
 
     def _check(self, first: int) -> None:
-        stride, count = self.dtype.itemsize, len(self._good)
+        stride, count = self._stride, len(self._good)
         chunk = max(1, _CHUNK_BYTES // stride)
         for start in range(first, count, chunk):
             rows = min(chunk, count - start)
@@ -106,7 +109,7 @@ class RowLog:
 
     def times(self) -> Float64:
         """The time of every row."""
-        return np.ascontiguousarray(self._stamps.view("<f8")[:, 1])
+        return sound(np.ascontiguousarray(self._stamps.view("<f8")[:, 1]))
 
     @functools.cached_property
     def _stamps(self) -> npt.NDArray[np.uint8]:
@@ -122,7 +125,7 @@ class RowLog:
     def _fields(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
         """The bytes `offset` to `offset + size` of each good row."""
         out = lent_memory.empty((len(self), size), np.uint8)
-        stride = self.dtype.itemsize
+        stride = self._stride
         if stride <= max(16 * size, 4096):  # reading it all costs less than many small reads
             chunk = max(1, _CHUNK_BYTES // stride)
             for start in range(0, len(self), chunk):

@@ -36,9 +36,9 @@ def list_runs(folder: str | os.PathLike[str]) -> list[Summary]:
     root = Path(folder)
     if not root.is_dir():
         raise RunNotFound(f"{root} does not exist or is not a folder; name the folder that holds your runs.")
-    if (root / layout.RUN).is_file():
+    if os.path.lexists(root / layout.RUN):
         return [summarise(root)]
-    found = [summarise(Path(entry.path)) for entry in os.scandir(root) if os.path.exists(f"{entry.path}/{layout.RUN}")]
+    found = [summarise(Path(entry.path)) for entry in os.scandir(root) if os.path.lexists(f"{entry.path}/{layout.RUN}")]
     return sorted(found, key=lambda run: (-run.created, run.name))
 
 
@@ -49,17 +49,14 @@ def summarise(run: Path) -> Summary:
     except StoreError as error:
         return Summary(name=run.name, path=run, problem=str(error))
     state = states.read(run)
-    try:
-        return Summary(
-            name=str(info.get("name") or run.name),
-            path=run,
-            ending=states.ending(run, state),
-            reason=str(state.get("reason") or ""),
-            steps=state.get("steps", 0),
-            loss=state.get("loss"),
-            findings=state.get("findings", 0),
-            created=float(info.get("created") or 0.0),
-            updated=state.get("updated", 0.0),
-        )
-    except (TypeError, ValueError) as error:
-        return Summary(name=run.name, path=run, problem=f"{run / layout.RUN} is damaged: {error}")
+    return Summary(
+        name=str(info.get("name") or run.name),
+        path=run,
+        ending=states.ending(run, state),
+        reason=str(state.get("reason") or ""),
+        steps=state.get("steps", 0),
+        loss=state.get("loss"),
+        findings=state.get("findings", 0),
+        created=info.get("created", 0.0),
+        updated=state.get("updated", 0.0),
+    )

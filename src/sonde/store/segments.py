@@ -6,10 +6,10 @@ The longer a segment, the fewer columns a block has: about a million cells each,
 and the footer that reading one series parses. A segment appears by one rename, whole or not at all.
 """
 
+import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,13 @@ import pyarrow.parquet as pq
 from sonde.core import strict_json
 from sonde.core.errors import FormatError
 from sonde.core.frames import MISSING, Float32, is_missing
+from sonde.core.json_fields import member, whole
 from sonde.core.records import Float64, Int64
-from sonde.store import pyramid
+from sonde.store import opening, pyramid
 from sonde.store.breath import breathe
-from sonde.store.layout import SEGMENT
+from sonde.store.layout import IN_BRANCH, IN_SEGMENT, SEGMENT
+from sonde.store.parquet_pages import check_pages
+from sonde.store.times import sound
 
 # Below the 700 new objects that wake the garbage collector: at 1,000 every hundredth block cost a full collection. It
 # also keeps each call into Arrow that holds the interpreter lock at a millisecond or two.
@@ -34,6 +37,11 @@ MAX_CELLS = 1 << 20
 _COMPRESSED_VALUES = 128  # shorter columns do not get smaller, and twice as slow
 _COLUMNS_A_BREATH = 128
 _CELLS_A_BREATH = 1 << 16
+
+_DESCRIPTION_BYTES = 64 << 10
+# A footer has an element a column and a few more; a name has at most 1,024 characters.
+_FOOTER_ELEMENTS, _FOOTER_TEXT_BYTES = 8 * MAX_COLUMNS, 8 << 10
+_PAGE_SLACK_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +82,14 @@ def read_segment(folder: Path) -> Segment:
         FileNotFoundError: it was just superseded, or only half of the run was copied.
         FormatError: it is damaged.
     """
-    value = strict_json.loads((folder / SEGMENT).read_bytes())
     try:
-        segment = Segment(**value)
-        sizes = (segment.rows, segment.columns, segment.bins, segment.block_columns)
-        if min(sizes) < 1 or not all(isinstance(number, int) for number in value.values()):
-            raise TypeError("a number is none, or none that it can be.")
-    except TypeError as error:
+        value = strict_json.loads(opening.read_bytes(folder / SEGMENT, depth=IN_SEGMENT, limit=_DESCRIPTION_BYTES))
+        segment = Segment(**{field.name: member(value, field.name, whole) for field in fields(Segment)})
+        if min(segment.rows, segment.columns, segment.bins, segment.block_columns) < 1:
+            raise FormatError("a size is below 1.")
+        if segment.last_step < segment.first_step:
+            raise FormatError("its last step is before its first.")
+    except FormatError as error:
         raise FormatError(f"{folder / SEGMENT} is damaged: {error}") from error
     return segment
 
@@ -108,8 +117,8 @@ def write_segment(
         read: Gives the columns `first` to `last` (not included), a row a series, each `rows * bins` long.
     """
     temporary = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    opening.remove(temporary, depth=IN_BRANCH)
+    opening.make_folder(temporary, depth=IN_BRANCH)
     try:
         rows = len(step)
         per_block = max(1, min(MAX_COLUMNS, MAX_CELLS // (rows * bins)))
@@ -129,14 +138,14 @@ def write_segment(
             "first_step": int(step[0]),
             "last_step": int(step[-1]),
         }
-        with (temporary / SEGMENT).open("w", encoding="utf-8") as file:
-            file.write(strict_json.dumps(about) + "\n")
+        with opening.writing(temporary / SEGMENT, depth=IN_SEGMENT) as file:
+            file.write((strict_json.dumps(about) + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(folder)
         sync_folder(folder.parent)
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        opening.remove(temporary, depth=IN_BRANCH)
         raise
 
 
@@ -183,7 +192,7 @@ def _write_block(path: Path, tags: Sequence[str], bins: int, step: Int64, time: 
         row_group_size=max(1, rows),
     )
     breathe()
-    with path.open("wb") as file:
+    with opening.writing(path, depth=IN_SEGMENT) as file:
         file.write(sink.getvalue())
         file.flush()
         os.fsync(file.fileno())
@@ -223,35 +232,93 @@ def read_footer(path: str) -> Any:
 
 
 class BlockFile:
-    """A block's Parquet file opened for reading columns by their place in it."""
+    """A block's Parquet file opened for reading columns by their place in it.
+
+    Nothing that it says of itself is believed before it is checked against the bytes that it has.
+
+    Raises:
+        OSError: it cannot be opened.
+        FormatError: it is damaged (while its columns are read, too).
+    """
 
     def __init__(self, path: Path, *, bins: int, footer: Any | None = None) -> None:
-        # What `pq.ParquetFile` wraps. The wrapper makes two Python objects a column that nobody needs here: enough for
-        # the garbage collector to wake up at every file.
-        self._reader = pq.core.ParquetReader()
-        self._reader.open(str(path), metadata=footer)
         self._bins = bins
+        self._file = os.fdopen(opening.descriptor(path, depth=IN_SEGMENT), "rb", buffering=0)
+        try:
+            fd = self._file.fileno()
+            if opening.stored_bytes(fd) < os.fstat(fd).st_size:
+                raise FormatError("the disk holds only a part of it; copy it again.")
+            # What `pq.ParquetFile` wraps. The wrapper makes two Python objects a column that nobody needs here: enough
+            # for the garbage collector to wake up at every file.
+            self._reader = pq.core.ParquetReader()
+            with _refusals():
+                self._reader.open(
+                    pa.PythonFile(self._file, mode="r"),
+                    metadata=footer,
+                    thrift_string_size_limit=_FOOTER_TEXT_BYTES,
+                    thrift_container_size_limit=_FOOTER_ELEMENTS,
+                )
+                self._group = self.footer.row_group(0) if self.footer.num_row_groups == 1 else None
+            if self._group is None or self._group.num_rows != self.footer.num_rows:
+                raise FormatError("it is no block of a table: its rows are not in one group.")
+        except BaseException:
+            self._file.close()
+            raise
 
     @property
     def footer(self) -> Any:
         """The parsed footer."""
         return self._reader.metadata
 
+    @property
+    def num_rows(self) -> int:
+        """How many rows it says it has."""
+        return int(self.footer.num_rows)
+
+    @property
+    def num_bytes(self) -> int:
+        """How long it is."""
+        return os.fstat(self._file.fileno()).st_size
+
     def steps(self) -> Int64:
         """The step of every row."""
-        return _plain(self._reader.read_column(0), np.dtype(np.int64))
+        return _plain(self._column(0, pa.int64()), np.dtype(np.int64))
 
     def times(self) -> Float64:
         """The time of every row."""
-        return _plain(self._reader.read_column(1), np.dtype(np.float64))
+        return sound(_plain(self._column(1, pa.float64()), np.dtype(np.float64)))
 
     def column(self, place: int) -> Float32:
         """The values of the block's column number `place`, `MISSING` where null; `rows * bins` of them."""
-        return _from_arrow(self._reader.read_column(2 + place), self._bins)
+        if self._bins == 1:
+            return _from_arrow(self._column(2 + place, pa.float32()), 1)
+        return _from_arrow(self._column(2 + place, pa.list_(pa.field("element", pa.float32()))), self._bins)
+
+    def _column(self, place: int, kind: pa.DataType) -> pa.ChunkedArray:
+        with _refusals():
+            if not 0 <= place < self.footer.num_columns:
+                raise FormatError("it has fewer columns than its segment says.")
+            pages = self._group.column(place)
+            if pages.physical_type != _PHYSICAL.get(kind, "FLOAT") or pages.has_dictionary_page:
+                raise FormatError(f"column {place} is not one of {kind}.")
+            num_values = self.num_rows * (self._bins if place > 1 else 1)
+            check_pages(
+                self._file.fileno(),
+                pages.data_page_offset,
+                pages.total_compressed_size,
+                num_values=num_values,
+                # Levels and what packing adds take less than the values again.
+                unpacked_bytes=2 * num_values * (8 if place < 2 else 4) + _PAGE_SLACK_BYTES,
+            )
+            column = self._reader.read_column(place)
+            if not column.type.equals(kind) or len(column) != self.num_rows:
+                raise FormatError(f"column {place} is not one of {kind}, or has not all rows.")
+            return column
 
     def close(self) -> None:
         """Let go of the file."""
         self._reader.close()
+        self._file.close()
 
     def __enter__(self) -> "BlockFile":
         return self
@@ -260,11 +327,27 @@ class BlockFile:
         self.close()
 
 
+_PHYSICAL = {pa.int64(): "INT64", pa.float64(): "DOUBLE"}
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Turns what Arrow refuses into a `FormatError`."""
+    try:
+        yield
+    except (FormatError, FileNotFoundError):
+        raise
+    except (pa.ArrowException, ValueError, TypeError, OverflowError, IndexError, OSError) as error:
+        raise FormatError(str(error).partition("\n")[0] or "it is not Parquet.") from error
+
+
 # Buffers are read as they are: `to_numpy` would import pandas, where it is installed (0.2 s, once).
 
 
 def _plain(column: pa.ChunkedArray, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """A column without nulls."""
+    if column.null_count:
+        raise FormatError("a row has no step or no time.")
     pieces = [
         np.frombuffer(chunk.buffers()[1], dtype)[chunk.offset : chunk.offset + len(chunk)] for chunk in column.chunks
     ]
@@ -280,6 +363,8 @@ def _piece(chunk: pa.Array, bins: int) -> Float32:
     # The values of measured cells only: a plain array of floats, or the lists one behind another (nulls take no room
     # there).
     measured = chunk if bins == 1 else chunk.flatten()
+    if bins > 1 and len(measured) != (len(chunk) - chunk.null_count) * bins:
+        raise FormatError(f"a cell has not {bins} numbers.")
     values = np.frombuffer(measured.buffers()[1], np.float32)[measured.offset : measured.offset + len(measured)]
     if chunk.null_count == 0:
         return values

@@ -2,37 +2,51 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from sonde.core import strict_json
 from sonde.core.errors import FormatError, RunBusy
+from sonde.core.json_fields import count, known, mapping, moment, text
 from sonde.core.records import Ending
-from sonde.store import layout, locks
-from sonde.store.layout import STATE
+from sonde.core.strict_json import to_number
+from sonde.store import layout, locks, opening
+from sonde.store.layout import IN_RUN, STATE
 
 # Where the file system has no locks, or the run lies on another machine's disk, a run that was not updated for this
 # long has died.
 _SILENCE_S = 30.0
+_STATE_BYTES = 4 << 20
+
+_MEMBERS = {
+    "ending": text,
+    "reason": text,
+    "host": text,
+    "steps": count,
+    "findings": count,
+    "updated": moment,
+    "loss": lambda value: None if value is None else to_number(value),
+    "dropped": lambda value: {name: count(rows) for name, rows in mapping(value).items()},
+}
 
 
-_KINDS = {"steps": int, "findings": int, "updated": int | float, "dropped": dict}
+def read(run: Path, problem: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """`state.json`, empty where it is not there or damaged; without members that are not what they should be.
 
-
-def read(run: Path) -> dict[str, Any]:
-    """`state.json`, empty where it is not there or damaged; without fields that are not what they should be."""
+    Args:
+        run: The run's folder.
+        problem: Told what cannot be read, and why.
+    """
     try:
-        state = strict_json.loads((run / STATE).read_bytes())
-    except (OSError, FormatError):
-        return {}
-    if not isinstance(state, dict):
-        return {}
-    state = {key: value for key, value in state.items() if isinstance(value, _KINDS.get(key, object))}
-    try:
-        state["loss"] = strict_json.to_number(state["loss"])
-    except (KeyError, FormatError):
-        state["loss"] = None
-    return state
+        said = strict_json.loads(opening.read_bytes(run / STATE, depth=IN_RUN, limit=_STATE_BYTES))
+        state = known(said, _MEMBERS, problem)
+    except FileNotFoundError:
+        state = {}
+    except (OSError, FormatError) as error:
+        problem(getattr(error, "strerror", None) or str(error))
+        state = {}
+    return {"loss": None, **state}
 
 
 def ending(run: Path, state: dict[str, Any]) -> Ending:
@@ -45,8 +59,7 @@ def ending(run: Path, state: dict[str, Any]) -> Ending:
         return said
     held = locks.is_held(run)
     if held is None or (not held and state.get("host", os.uname().nodename) != os.uname().nodename):
-        updated = state.get("updated")
-        held = isinstance(updated, int | float) and time.time() - updated < _SILENCE_S
+        held = abs(time.time() - state.get("updated", 0.0)) < _SILENCE_S
     return Ending.LIVE if held else Ending.DIED
 
 

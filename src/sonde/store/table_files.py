@@ -2,13 +2,12 @@
 
 import logging
 import os
-import shutil
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sonde.store import column_index, layout
+from sonde.store import column_index, layout, opening
 from sonde.store.buffers import RowBlock
 from sonde.store.folding import MAX_ROWS, fold_log, merge, merge_due
 from sonde.store.row_log import header, row_dtype, seed
@@ -49,18 +48,14 @@ class TableFiles:
     def _recover(self) -> None:
         if not self._folder.is_dir():
             return
-        for entry in sorted(self._folder.iterdir()):
-            branch = layout.branch_number(entry.name)
+        for inside in opening.names(self._folder, depth=layout.IN_TABLE - 1):
+            branch, entry = layout.branch_number(inside), self._folder / inside
             if branch is None:
                 continue
             keep = set(layout.parts(entry))
-            for name in os.listdir(entry):
+            for name in opening.names(entry, depth=layout.IN_BRANCH - 1):
                 if name.endswith(".tmp") or (layout.covered(name) and name not in keep):
-                    path = entry / name
-                    if path.is_dir():
-                        shutil.rmtree(path, ignore_errors=True)
-                    else:
-                        path.unlink(missing_ok=True)
+                    opening.remove(entry / name, depth=layout.IN_BRANCH)
             spans = [(span, name) for name in keep if (span := layout.covered(name))]
             self._next[branch] = max((span[1] for span, _ in spans), default=-1) + 1
             self._to_fold.extend(sorted((branch, span[0], True) for span, name in spans if name.endswith(".log")))
@@ -102,7 +97,7 @@ class TableFiles:
 
     def _add_columns(self) -> None:
         if self._num_written < len(self._tags):
-            self._folder.mkdir(parents=True, exist_ok=True)
+            opening.make_folder(self._folder, depth=layout.IN_TABLE - 1)
             column_index.append(self._folder, self._tags, self._num_written, len(self._tags), self._bins)
             self._num_written = len(self._tags)
 
@@ -111,17 +106,17 @@ class TableFiles:
             return
         self.close_log()
         folder = layout.branch_folder(self._folder, block.branch)
-        folder.mkdir(parents=True, exist_ok=True)
+        opening.make_folder(folder, depth=layout.IN_BRANCH - 1)
         number = self._next.get(block.branch, 0)
         path = folder / layout.log_name(number)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        fd = opening.descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, depth=layout.IN_BRANCH)
         try:
             head = header(block.width, number)
             while head:
                 head = head[os.write(fd, head) :]
         except OSError:
             os.close(fd)
-            path.unlink(missing_ok=True)
+            opening.remove(path, depth=layout.IN_BRANCH)
             raise
         self._next[block.branch] = number + 1
         self._fd, self._number, self._branch, self._width, self._rows = (

@@ -26,6 +26,9 @@ from sonde.store.zoom import join, pick, single, zoom
 T = TypeVar("T")
 
 _TRIES = 1000
+_FREE_BYTES = 256 << 20
+_MOST_PACKED = 1000
+_GOES_BACK = "its steps go back, which those of one line never do."
 _LAST_STEP = np.iinfo(np.int64).max
 
 
@@ -74,7 +77,7 @@ def _segment_of(path: Path, _: tuple[int, int]) -> Segment:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    status = path.stat()
+    status = path.stat(follow_symlinks=False)
     return status.st_ino, status.st_mtime_ns
 
 
@@ -84,6 +87,40 @@ def _footer(path: Path) -> Any:
 
 def _segment(path: Path) -> Segment:
     return _segment_of(path, _identity(path / layout.SEGMENT))
+
+
+class _Question:
+    """What holds for the parts of an answer together: they are in order, and as large as their files can stand for.
+
+    A column that never changes packs well, but the times of the rows do not. A description and a footer that agree on a
+    billion rows are a few hundred bytes.
+    """
+
+    def __init__(self) -> None:
+        self._left = _FREE_BYTES
+        self._last: int | None = None
+
+    def take(self, asked: int, stored: int) -> None:
+        """Count the bytes of memory that a part asks for.
+
+        Raises:
+            FormatError: it is more than its files can stand for.
+        """
+        asked = max(0, asked - _MOST_PACKED * stored)
+        if asked > self._left:
+            raise FormatError(f"it claims to hold far more than fits into the {stored:,} bytes of its files.")
+        self._left -= asked
+
+    def follow(self, step: Int64) -> None:
+        """Look at the steps of the next part.
+
+        Raises:
+            FormatError: they go back, which those of one line never do.
+        """
+        if len(step):
+            if self._last is not None and step[0] < self._last:
+                raise FormatError(_GOES_BACK)
+            self._last = int(step[-1])
 
 
 class TableReader:
@@ -96,7 +133,19 @@ class TableReader:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.columns = ColumnIndex(folder)
-        self.problems: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Pieces that could not be read so far, and why."""
+        found = dict(self._problems)
+        if self.columns.problem:
+            found[str(self._folder / layout.COLUMNS)] = self.columns.problem
+        return found
+
+    def note(self, path: Path, problem: str) -> None:
+        """Remember a piece that could not be read, and why."""
+        self._problems[str(path)] = problem
 
     @property
     def name(self) -> str:
@@ -113,7 +162,12 @@ class TableReader:
         found: list[Part] = []
         for stretch in line:
             folder = layout.branch_folder(self._folder, stretch.branch)
-            found.extend(Part(folder / name, stretch.end_step, stretch.branch) for name in layout.parts(folder))
+            try:
+                names = layout.parts(folder)
+            except OSError as error:
+                self.note(folder, error.strerror or str(error))
+                continue
+            found.extend(Part(folder / name, stretch.end_step, stretch.branch) for name in names)
         return found
 
     def rows(self, columns: Sequence[int], line: Sequence[Stretch], start: int | None, end: int | None) -> Rows:
@@ -122,15 +176,26 @@ class TableReader:
 
     def _rows(self, columns: Sequence[int], line: Sequence[Stretch], start: int | None, end: int | None) -> Rows:
         pieces = [Rows(np.empty(0, np.int64), np.empty(0), np.empty((len(columns), 0), np.float32))]
+        question = _Question()
         for part in self.parts(line):
-            piece = self._guard(part, functools.partial(self._part_rows, part, columns, start, end))
+            piece = self._guard(part, functools.partial(self._next_rows, part, columns, start, end, question))
             if piece is not None and len(piece.step):
                 pieces.append(piece)
         if len(pieces) == 2:
             return pieces[1]
         return Rows(*(np.concatenate([piece[i] for piece in pieces], axis=-1) for i in range(3)))
 
-    def _part_rows(self, part: Part, columns: Sequence[int], start: int | None, end: int | None) -> Rows | None:
+    def _next_rows(
+        self, part: Part, columns: Sequence[int], start: int | None, end: int | None, question: _Question
+    ) -> Rows | None:
+        rows = self._part_rows(part, columns, start, end, question)
+        if rows is not None:
+            question.follow(rows.step)
+        return rows
+
+    def _part_rows(
+        self, part: Part, columns: Sequence[int], start: int | None, end: int | None, question: _Question
+    ) -> Rows | None:
         last = part.end_step - 1 if end is None else min(end, part.end_step - 1)
         if part.is_log:
             with RowLog(part.path) as log:
@@ -138,7 +203,7 @@ class TableReader:
         segment = self._segment(part)
         if segment.first_step > last or (start is not None and segment.last_step < start):
             return None
-        return _cut(self._segment_rows(part.path, segment, columns), start, last, self.bins)
+        return _cut(self._segment_rows(part.path, segment, columns, question), start, last, self.bins)
 
     def _segment(self, part: Part) -> Segment:
         segment = _segment(part.path)
@@ -148,6 +213,8 @@ class TableReader:
 
     def _log_rows(self, log: RowLog, columns: Sequence[int]) -> Rows:
         bins = self.bins
+        if log.width % bins:
+            raise FormatError(f"its rows have {log.width} numbers, its table has {bins} a tag.")
         values = np.full((len(columns), len(log) * bins), MISSING, np.float32)
         if len(columns) > 1:
             low, high = min(columns) * bins, (max(columns) + 1) * bins
@@ -159,8 +226,7 @@ class TableReader:
             values[0] = log.values(columns[0] * bins, (columns[0] + 1) * bins).reshape(-1)
         return Rows(log.steps(), log.times(), values)
 
-    def _segment_rows(self, path: Path, segment: Segment, columns: Sequence[int]) -> Rows:
-        values = np.full((len(columns), segment.rows * self.bins), MISSING, np.float32)
+    def _segment_rows(self, path: Path, segment: Segment, columns: Sequence[int], question: _Question) -> Rows:
         by_block: dict[int, list[tuple[int, int]]] = {}
         for i, column in enumerate(columns):
             if column < segment.columns:
@@ -168,14 +234,17 @@ class TableReader:
                 by_block.setdefault(number, []).append((i, place))
         if not by_block:
             by_block[0] = []  # the steps and times are in every block
+        files = [block_path(path, number) for number in by_block]
+        stored = sum(file.stat(follow_symlinks=False).st_size for file in files)
+        question.take(segment.rows * (16 + 4 * self.bins * len(columns)), stored)
+        values = np.full((len(columns), segment.rows * self.bins), MISSING, np.float32)
         step = time = None
-        for number, wanted in by_block.items():
-            file = block_path(path, number)
+        for file, wanted in zip(files, by_block.values(), strict=True):
             with BlockFile(file, bins=self.bins, footer=_footer(file)) as block:
+                if block.num_rows != segment.rows:
+                    raise FormatError(f"it has {block.num_rows} rows, its {layout.SEGMENT} says {segment.rows}.")
                 if step is None:
                     step, time = block.steps(), block.times()
-                    if len(step) != segment.rows:
-                        raise FormatError(f"it has {len(step)} rows, its {layout.SEGMENT} says {segment.rows}.")
                 for i, place in wanted:
                     values[i] = block.column(place)
         assert step is not None
@@ -190,8 +259,10 @@ class TableReader:
         parts = self.parts(line)
         max_rows = max(1, self._rows_between(parts, start, end) // points)
         pieces = []
+        question = _Question()
         for part in parts:
-            piece = self._guard(part, functools.partial(self._part_window, part, column, start, end, max_rows))
+            read = functools.partial(self._next_window, part, column, start, end, max_rows, question)
+            piece = self._guard(part, read)
             if piece is not None:
                 pieces.append(piece)
         return zoom(join(pieces), points)
@@ -222,7 +293,18 @@ class TableReader:
         low = 0 if start is None else int(np.searchsorted(steps, start, side="left"))
         return max(0, int(np.searchsorted(steps, last, side="right")) - low)
 
-    def _part_window(self, part: Part, column: int, start: int | None, end: int | None, max_rows: int) -> Window | None:
+    def _next_window(
+        self, part: Part, column: int, start: int | None, end: int | None, max_rows: int, question: _Question
+    ) -> Window | None:
+        window = self._part_window(part, column, start, end, max_rows, question)
+        if window is not None:
+            _check_order(window.step)
+            question.follow(window.step)
+        return window
+
+    def _part_window(
+        self, part: Part, column: int, start: int | None, end: int | None, max_rows: int, question: _Question
+    ) -> Window | None:
         if not part.is_log:
             segment = self._segment(part)
             last = part.end_step - 1 if end is None else min(end, part.end_step - 1)
@@ -232,26 +314,37 @@ class TableReader:
                 or (start is not None and segment.last_step < start)
             ):
                 return None
-            if max_rows >= BASE_ROWS and (window := self._level(part.path, segment, column, start, last, max_rows)):
+            if max_rows >= BASE_ROWS and (
+                window := self._level(part.path, segment, column, start, last, max_rows, question)
+            ):
                 return window
-        rows = self._part_rows(part, [column], start, end)
+        rows = self._part_rows(part, [column], start, end, question)
         if rows is None:
             return None
         return single(rows.step, rows.values[0])
 
     def _level(
-        self, path: Path, segment: Segment, column: int, start: int | None, last: int, max_rows: int
+        self,
+        path: Path,
+        segment: Segment,
+        column: int,
+        start: int | None,
+        last: int,
+        max_rows: int,
+        question: _Question,
     ) -> Window | None:
         number, place = divmod(column, segment.block_columns)
         try:
             with Pyramid(block_path(path, number, "pyramid")) as pyramid:
+                if pyramid.rows != segment.rows or place >= pyramid.num_columns:
+                    return None
                 window, bucket = pyramid.level(place, max_rows)
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):
             return None  # torn or not copied: the rows are read instead
         if (start is None or start <= segment.first_step) and last >= segment.last_step:
             return pick(window, np.flatnonzero(window.finite + window.nonfinite))
         # The window ends inside of the segment: whole buckets where they fit, rows at the ends.
-        rows = self._segment_rows(path, segment, [column])
+        rows = self._segment_rows(path, segment, [column], question)
         low = 0 if start is None else int(np.searchsorted(rows.step, start, side="left"))
         high = int(np.searchsorted(rows.step, last, side="right"))
         first = -(-low // bucket)
@@ -316,10 +409,10 @@ class TableReader:
                     with Pyramid(block_path(part.path, number, "pyramid")) as pyramid:
                         yield first, pyramid.newest()
                     continue
-                except (FileNotFoundError, ValueError):
+                except (OSError, ValueError):
                     pass  # torn or not copied: read the rows themselves
             columns = range(first, min(first + segment.block_columns, segment.columns))
-            rows = _cut(self._segment_rows(part.path, segment, columns), None, part.end_step - 1, 1)
+            rows = _cut(self._segment_rows(part.path, segment, columns, _Question()), None, part.end_step - 1, 1)
             if len(rows.step):
                 yield first, newest(rows.step, rows.time, rows.values)
 
@@ -342,7 +435,7 @@ class TableReader:
             segment = self._segment(part)
             if segment.last_step < part.end_step:
                 return segment.last_step
-            steps = self._segment_rows(part.path, segment, ()).step
+            steps = self._segment_rows(part.path, segment, (), _Question()).step
         steps = steps[steps < part.end_step]
         return int(steps[-1]) if len(steps) else None
 
@@ -360,17 +453,20 @@ class TableReader:
     def rows_after(self, line: Sequence[Stretch], seen: dict[int, int]) -> Iterator[tuple[int, Rows]]:
         """What came after the rows that were `seen` (a count for each branch, updated): (columns, rows) in pieces."""
         skipped: dict[int, int] = {}
+        order = _Question()
         for part in self.parts(line):
             before = skipped.get(part.branch, 0)
             try:
                 count, columns, rows = self._tail(part, max(0, seen.get(part.branch, 0) - before))
+                if rows is not None:
+                    order.follow(rows.step)
             except FileNotFoundError:
                 if part.path.name not in layout.parts(part.path.parent):
                     return  # superseded since it was listed; the next poll sees the segment
-                self.problems[str(part.path)] = "a file is missing"
+                self.note(part.path, "a file is missing")
                 continue
-            except (OSError, FormatError, ValueError) as error:
-                self.problems[str(part.path)] = str(error)
+            except (OSError, ValueError) as error:
+                self.note(part.path, _why(error))
                 continue
             skipped[part.branch] = before + count
             if rows is not None:
@@ -385,7 +481,7 @@ class TableReader:
         else:
             segment = self._segment(part)
             count, columns = segment.rows, segment.columns
-            rows = self._segment_rows(part.path, segment, range(columns)) if count > skip else None
+            rows = self._segment_rows(part.path, segment, range(columns), _Question()) if count > skip else None
         if rows is None:
             return count, columns, None
         rows = Rows(rows.step[skip:], rows.time[skip:], rows.values[:, skip * self.bins :])
@@ -398,10 +494,10 @@ class TableReader:
         except FileNotFoundError:
             if part.path.name not in layout.parts(part.path.parent):
                 raise  # it was superseded: ask again
-            self.problems[str(part.path)] = "a file is missing"  # only half of the run was copied
+            self.note(part.path, "a file is missing")  # only half of the run was copied
             return None
-        except (OSError, FormatError, ValueError) as error:
-            self.problems[str(part.path)] = str(error)
+        except (OSError, ValueError) as error:
+            self.note(part.path, _why(error))
             return None
 
     def _again(self, ask: Callable[[], T]) -> T:
@@ -413,7 +509,17 @@ class TableReader:
         return ask()
 
 
+def _why(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _check_order(step: Int64) -> None:
+    if bool((step[1:] < step[:-1]).any()):
+        raise FormatError(_GOES_BACK)
+
+
 def _cut(rows: Rows, start: int | None, last: int, bins: int) -> Rows:
+    _check_order(rows.step)
     low = 0 if start is None else int(np.searchsorted(rows.step, start, side="left"))
     high = int(np.searchsorted(rows.step, last, side="right"))
     if low == 0 and high == len(rows.step):

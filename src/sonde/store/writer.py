@@ -17,7 +17,7 @@ from sonde.core.errors import RunNotFound, RunNotWritable, RunUnreadable
 from sonde.core.frames import MISSING_BITS, Columns, Detail, Frame
 from sonde.core.records import Branch, Ending
 from sonde.core.settings import check_text
-from sonde.store import branches, endings, environment, layout, locks, states
+from sonde.store import branches, endings, environment, layout, locks, opening, states
 from sonde.store.buffers import DROP_ORDER, RowBlock, Table
 from sonde.store.lines import Appender
 from sonde.store.table_files import TableFiles
@@ -148,8 +148,11 @@ class Writer:
             }
         self._lock_fd = locks.acquire(self.path)
         try:
+            for file in (layout.EVENTS, layout.BRANCHES):
+                opening.check(self.path / file, depth=layout.IN_RUN)
             session = {"started": time.time(), "process": os.getpid(), **environment.describe()}
-            info["sessions"] = [*info.get("sessions", []), session]
+            earlier = info.get("sessions")
+            info["sessions"] = [*(earlier if isinstance(earlier, list) else ()), session]
             info["environment"] = session
             if config is not None or "config" not in info:
                 info["config"] = dict(config or {})
@@ -173,8 +176,12 @@ class Writer:
         line = branches.line(self._branches, self._branches[-1].number)
         for kind in (layout.TABLES, layout.HISTOGRAMS):
             folder = self.path / kind
-            for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
-                if not (folder / name / layout.COLUMNS).is_file():
+            for name in opening.names(folder, depth=layout.IN_RUN) if os.path.lexists(folder) else ():
+                columns = folder / name / layout.COLUMNS
+                if not (folder / name).is_dir():
+                    continue
+                opening.check(columns, depth=layout.IN_TABLE)
+                if not columns.is_file():
                     continue  # no table, or nothing that could be told apart
                 reader = TableReader(folder / name)
                 tags = reader.columns.tags()

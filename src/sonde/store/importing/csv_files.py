@@ -1,6 +1,7 @@
 """A CSV file as a log: a row a step or an epoch, a column a series."""
 
 import csv
+import io
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,10 +9,13 @@ from pathlib import Path
 from typing import TextIO
 
 from sonde.core.errors import FormatError, RunNotFound
+from sonde.store import opening
 from sonde.store.importing.foreign import Log, Logged, moment, number
+from sonde.store.importing.foreign import step as whole
 from sonde.store.importing.steps import is_epoch, step_columns, time_columns
 
 _SAMPLE_CHARS = 65_536
+_LINE_CHARS = 16 << 20
 
 
 def read(source: str, run: str | None = None) -> Log:
@@ -55,7 +59,7 @@ class _Plan:
 
 def _plan(path: Path) -> _Plan:
     """What a first look at the whole file tells."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with _opened(path) as file:
         head = file.readline(_SAMPLE_CHARS)
         separator = max(",;\t", key=head.count)
         file.seek(0)
@@ -94,7 +98,7 @@ class _Look:
 
     def take(self, row: dict[str, str]) -> None:
         """Look at one more row."""
-        step = _whole(row[self.name])
+        step = whole(row[self.name])
         if step is None:
             self._is_whole = False
             return
@@ -123,12 +127,12 @@ class _Look:
 
 
 def _entries(path: Path, plan: _Plan) -> Iterator[Logged]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with _opened(path) as file:
         rows: Iterator[dict[str, str]] = _rows(file, plan.separator)
         if plan.is_newest_first:
             rows = reversed(list(rows))
         for count, row in enumerate(rows, start=_FIRST_ROW):
-            step = count if plan.step is None else _whole(row[plan.step])
+            step = count if plan.step is None else whole(row[plan.step])
             assert step is not None
             time = moment(row[plan.time]) if plan.time else None
             for name, text in row.items():
@@ -139,16 +143,22 @@ def _entries(path: Path, plan: _Plan) -> Iterator[Logged]:
                     yield Logged(name, step, value, time)
 
 
+def _opened(path: Path) -> TextIO:
+    return io.TextIOWrapper(opening.reading_below(path, path), encoding="utf-8-sig", newline="")
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    while line := file.readline(_LINE_CHARS):
+        if len(line) == _LINE_CHARS:
+            raise FormatError(f"a line has more than {_LINE_CHARS:,} characters; it is no CSV file.")
+        yield line
+
+
 def _rows(file: TextIO, separator: str) -> Iterator[dict[str, str]]:
     """Each row by its columns, empty where it is shorter than the header; what is longer is cut."""
-    reader = csv.reader(file, delimiter=separator)
+    reader = csv.reader(_lines(file), delimiter=separator)
     header = [name.strip() for name in next(reader, [])]
     for row in reader:
         if any(field.strip() for field in row):
             padded = (*row, *[""] * (len(header) - len(row)))
             yield {name: field.strip() for name, field in zip(header, padded, strict=False) if name}
-
-
-def _whole(text: str) -> int | None:
-    value = number(text)
-    return int(value) if value is not None and value == value // 1 else None

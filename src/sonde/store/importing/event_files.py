@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 from sonde.core.errors import FormatError
+from sonde.store import opening
 from sonde.store.importing import wire
 
 # Images, sound and graphs; a scalar takes some fifty bytes.
@@ -69,7 +70,7 @@ def first_time(file: BinaryIO, path: str | os.PathLike[str]) -> float:
 
 
 def _records(file: BinaryIO, path: str | os.PathLike[str]) -> Iterator[bytes]:
-    size = os.fstat(file.fileno()).st_size
+    size = opening.stored_bytes(file.fileno())
     at = 0
     while at + 16 <= size:
         head = file.read(12)
@@ -117,7 +118,7 @@ def _item(item: bytes, step: int, time: float) -> Iterator[Scalar | Text]:
         if number == _TAG:
             tag = value.decode("utf-8", errors="replace")
         elif number == _SIMPLE_VALUE:
-            simple = float(struct.unpack("<f", value)[0])
+            simple = wire.single(value)
         elif number == _TENSOR:
             tensor = value
         elif number == _METADATA:

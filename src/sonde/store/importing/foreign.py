@@ -62,6 +62,17 @@ def number(value: object) -> float | None:
     return None
 
 
+def step(value: object) -> int | None:
+    """A logged step as a whole number; None where it is none.
+
+    Example:
+        >>> step(3.0), step("7"), step(2.5), step("inf")
+        (3, 7, None, None)
+    """
+    said = number(value)
+    return int(said) if said is not None and math.isfinite(said) and said == said // 1 else None
+
+
 def moment(value: object) -> float | None:
     """A logged time in UTC seconds since 1970, from seconds, milliseconds or an ISO date; None where it is neither.
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from sonde.store.importing.foreign import Logged, Restart
 
 _BATCH = 10_000
-_LAST_STEP = (1 << 63) - 1
+_LAST_STEP = (1 << 62) - 1  # one more than the last is still a step
+_YEAR_10_000 = 253_402_300_800
 
 
 class Extent(NamedTuple):
@@ -44,7 +45,7 @@ class Gathered:
         self.num_repeated = 0
         """Numbers that were forgotten since the training began again before them."""
         self.num_left_out = 0
-        """Numbers of steps below zero or beyond 64 bits, which nothing can be done with."""
+        """Numbers of steps below zero or beyond 62 bits, which nothing can be done with."""
 
     def take(self, entries: Iterable[Logged | Restart]) -> None:
         """Read all of a log."""
@@ -60,7 +61,9 @@ class Gathered:
             if entry.step < self._latest.get(name, 0):
                 self._forget(entry.step, name)
             self._latest[name] = entry.step
-            self._waiting.append((entry.step, name, entry.value, entry.time))
+            # A time that is none would be one that no calendar has.
+            time = entry.time if entry.time is not None and 0 <= entry.time < _YEAR_10_000 else None
+            self._waiting.append((entry.step, name, entry.value, time))
             if len(self._waiting) >= _BATCH:
                 self._write()
         self._write()

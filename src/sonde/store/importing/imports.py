@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ READERS: Mapping[str, Callable[[str, str | None], Log]] = {
     "mlflow": mlflow.read,
 }
 
+_NAME_CHARS = 60  # four bytes each still make a file name
 _FLUSH_BYTES = 16 << 20  # rows wait in memory until they are written
 
 
@@ -93,7 +95,7 @@ def import_logs(
     if kind not in READERS:
         raise ValueError(f"`import_logs(kind=...)` must be one of {', '.join(READERS)}, got {kind!r}.")
     log = READERS[kind](os.fspath(source), run)
-    path = Path(out) if out is not None else Path("runs") / (log.name.replace("/", "-") or kind)
+    path = Path(out) if out is not None else Path("runs") / (_folder_name(log.name) or kind)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise RunNotWritable(f"{path} is there already; name another folder with --out.")
     with Gathered() as gathered:
@@ -118,6 +120,16 @@ def import_logs(
             writer.event("imported", data={"from": kind, "source": os.fspath(source), "names": renamed})
             steps = _write(writer, gathered, names.tags, log.time)
     return Imported(path=path, steps=steps, tags=names.tags, known=names.known, notes=tuple(notes))
+
+
+def _folder_name(name: str) -> str:
+    r"""The name of a log as one of a folder.
+
+    Example:
+        >>> _folder_name("a/b: 1"), _folder_name(".."), _folder_name("x\0\n")
+        ('a-b: 1', '', 'x')
+    """
+    return re.sub(r"[\x00-\x1f\x7f]", "", name.replace("/", "-")).strip(". ")[:_NAME_CHARS]
 
 
 def _align(gathered: Gathered, by_tag: Mapping[str, str], extents: Mapping[str, Extent]) -> Iterator[str]:

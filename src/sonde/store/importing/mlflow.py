@@ -9,8 +9,11 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from sonde.core.errors import FormatError, RunNotFound
-from sonde.store.importing.foreign import Log, Logged, number
+from sonde.store import opening
+from sonde.store.importing.foreign import Log, Logged, number, step
 
+_CELL_BYTES = 1 << 20
+_LINE_BYTES, _MOST_BYTES = 1 << 12, 1 << 40  # a file is read line by line
 _LARGEST = 1.7976931348623157e308  # MLflow keeps infinities as the largest double
 
 
@@ -36,7 +39,7 @@ def read(source: str, run: str | None = None) -> Log:
         return _of_database(path, run)
     if path.is_dir():
         database = path / "mlflow.db"
-        return _of_database(database, run) if database.is_file() else _of_folder(path, run)
+        return _of_database(database, run) if opening.is_file(database, depth=1) else _of_folder(path, run)
     raise RunNotFound(f"{path} does not exist; name MLflow's database (mlflow.db) or its folder (mlruns).")
 
 
@@ -73,47 +76,74 @@ def _of_database(path: Path, run: str | None) -> Log:
     try:
         with closing(_open(path)) as base:
             rows = base.execute("SELECT run_uuid, name FROM runs WHERE coalesce(lifecycle_stage, '') != 'deleted'")
-            names = {key: name or "" for key, name in rows}
+            names = {key: name if isinstance(name, str) else "" for key, name in rows if isinstance(key, str)}
             key = _chosen(names, run, path)
             params = base.execute("SELECT key, value FROM params WHERE run_uuid = ?", (key,))
-            config = {name: _plain(value) for name, value in params}
-    except sqlite3.DatabaseError as error:
+            config = {name: _plain(value) for name, value in params if isinstance(name, str) and isinstance(value, str)}
+    except sqlite3.Error as error:
         raise FormatError(f"{path} is no database of MLflow: {error}.") from error
     return Log(name=names[key] or key, entries=_metrics(path, key), config=config, time=path.stat().st_mtime)
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    """The database, opened for reading only; nothing that it defines itself is run.
+
+    Raises:
+        FormatError: a table is none: a view may be without end.
+    """
+    file = path.resolve()
+    for beside in ("", "-wal", "-shm", "-journal"):  # which SQLite opens as well
+        opening.check(file.with_name(file.name + beside), depth=1)
+    base = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)
+    try:
+        base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _CELL_BYTES)
+        base.execute("PRAGMA trusted_schema = OFF")
+        kinds = dict(base.execute("SELECT name, type FROM sqlite_master WHERE rootpage > 0"))
+        if not all(kinds.get(name) == "table" for name in ("runs", "params", "metrics")):
+            raise FormatError(f"{path} is no database of MLflow: it has no table runs, params or metrics.")
+    except BaseException:
+        base.close()
+        raise
+    return base
 
 
 def _metrics(path: Path, run: str) -> Iterator[Logged]:
     query = "SELECT key, step, value, is_nan, timestamp FROM metrics WHERE run_uuid = ? ORDER BY step, timestamp"
     try:
         with closing(_open(path)) as base:
-            for key, step, value, is_nan, timestamp in base.execute(query, (run,)):
-                known = math.nan if is_nan else float(value)
+            for key, said, value, is_nan, timestamp in base.execute(query, (run,)):
+                known, at, time = math.nan if is_nan else number(value), step(said or 0), number(timestamp)
+                if not isinstance(key, str) or known is None or at is None:
+                    raise FormatError(f"{path} has a metric that is not made of a name, a number and a step.")
                 if abs(known) >= _LARGEST:
                     known = math.copysign(math.inf, known)
-                yield Logged(key, int(step or 0), known, timestamp / 1000)
-    except sqlite3.DatabaseError as error:
+                yield Logged(key, at, known, None if time is None else time / 1000)
+    except sqlite3.Error as error:
         raise FormatError(f"{path} cannot be read: {error}.") from error
 
 
 def _of_folder(root: Path, run: str | None) -> Log:
-    folders = [root] if (root / "metrics").is_dir() else [file.parent for file in sorted(root.glob("*/*/meta.yaml"))]
+    homes = [file.parent for file in opening.files(root, "meta.yaml")]
+    folders = [root] if (root / "metrics").is_dir() else [home for home in homes if home.parent.parent == root]
     if not folders:
-        folders = [file.parent for file in sorted(root.glob("*/meta.yaml")) if (file.parent / "metrics").is_dir()]
+        folders = [home for home in homes if home.parent == root and (home / "metrics").is_dir()]
     by_id = {folder.name: folder for folder in folders if ".trash" not in folder.parts}
-    names = {key: _run_name(folder) for key, folder in by_id.items()}
+    names = {key: _run_name(root, folder) for key, folder in by_id.items()}
     key = _chosen(names, run, root)
     folder = by_id[key]
     config: dict[str, Any] = {}
-    params = folder / "params"
-    for file in sorted(params.rglob("*")) if params.is_dir() else ():
-        if file.is_file():
-            text = file.read_text(encoding="utf-8", errors="replace")
-            config[file.relative_to(params).as_posix()] = _plain(text.strip("\n"))
-    return Log(name=names[key] or key, entries=_lines(folder / "metrics"), config=config, time=folder.stat().st_mtime)
+    for file in (
+        opening.files(folder / "params") if opening.is_folder(folder / "params", depth=_depth(root, folder)) else ()
+    ):
+        with opening.reading_below(root, file) as opened:
+            text = opened.read(_CELL_BYTES).decode(errors="replace")
+        config[file.relative_to(folder / "params").as_posix()] = _plain(text.strip("\n"))
+    return Log(name=names[key] or key, entries=_lines(root, folder), config=config, time=folder.stat().st_mtime)
+
+
+def _depth(root: Path, folder: Path) -> int:
+    """How many names a folder of a run's folder is below the root."""
+    return len(folder.relative_to(root).parts) + 1
 
 
 def _plain(text: str) -> str | int | float:
@@ -131,32 +161,35 @@ def _plain(text: str) -> str | int | float:
     return text
 
 
-def _run_name(folder: Path) -> str:
-    meta = folder / "meta.yaml"
-    if not meta.is_file():
+def _run_name(root: Path, folder: Path) -> str:
+    try:
+        with opening.reading_below(root, folder / "meta.yaml") as file:
+            content = file.read(_CELL_BYTES).decode(errors="replace")
+    except FileNotFoundError:
         return ""
-    for line in meta.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in content.splitlines():
         if line.startswith("run_name:"):
             return line.partition(":")[2].strip().strip("'\"")
     return ""
 
 
-def _lines(metrics: Path) -> Iterator[Logged]:
+def _lines(root: Path, folder: Path) -> Iterator[Logged]:
     """A file a metric, a line a number: time in milliseconds, value, step."""
-    for file in sorted(metrics.rglob("*")) if metrics.is_dir() else ():
-        if not file.is_file():
-            continue
+    metrics = folder / "metrics"
+    for file in opening.files(metrics) if opening.is_folder(metrics, depth=_depth(root, folder)) else ():
         name = file.relative_to(metrics).as_posix()
         found: list[Logged] = []
-        with file.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                words = line.split()
+        with opening.reading_below(root, file) as opened:
+            for line in opening.lines_of(opened, longest=_LINE_BYTES, limit=_MOST_BYTES):
+                text = (line or b"a line that is too long\n").decode(errors="replace")
+                words = text.split()
                 value = number(words[1]) if len(words) >= 2 else None
                 time = number(words[0]) if words else None
-                if value is None or time is None or (len(words) > 2 and number(words[2]) is None):
-                    if not line.endswith("\n"):
+                at = step(words[2]) if len(words) > 2 else len(found)
+                if value is None or time is None or at is None:
+                    if not text.endswith("\n"):
                         break  # torn
-                    raise FormatError(f"{file} has a line that is not 'time value step': {line.strip()[:60]!r}.")
-                found.append(Logged(name, int(float(words[2])) if len(words) > 2 else len(found), value, time / 1000))
+                    raise FormatError(f"{file} has a line that is not 'time value step': {text.strip()[:60]!r}.")
+                found.append(Logged(name, at, value, time / 1000))
         # One metric's numbers, in memory: they come in the order of the calls, and several may share a step.
         yield from sorted(found, key=lambda entry: (entry.step, entry.time or 0.0))

@@ -119,9 +119,10 @@ def assign(counts: Mapping[str, int], given: Mapping[str, str] | None = None) ->
     for tag, names in meant.items():
         tags[max(names, key=lambda ranked: ranked[0])[1]] = tag
     known, taken = frozenset(tags), set(tags.values())
+    numbers: dict[str, int] = {}
     for name in counts:
         if name not in tags:
-            tags[name] = _free(safe(name), taken)
+            tags[name] = _free(safe(name), taken, numbers)
             taken.add(tags[name])
     return Names(tags=tags, known=known)
 
@@ -207,10 +208,12 @@ def _held_out_rank(name: str) -> tuple[bool, int]:
     return (bool(sets) and "epoch" in words, -min(sets, default=0))
 
 
-def _free(tag: str, taken: Set[str]) -> str:
-    number, free = 2, tag
+def _free(tag: str, taken: Set[str], numbers: dict[str, int]) -> str:
+    free = tag
     while free in taken:
-        free, number = f"{tag}_{number}", number + 1
+        # From the last one on: of a hundred thousand names, all may mean the same tag.
+        numbers[tag] = numbers.get(tag, 1) + 1
+        free = f"{tag}_{numbers[tag]}"
     return free
 
 

@@ -1,11 +1,12 @@
 """A folder of TensorBoard's event files as a log."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sonde.core import strict_json
 from sonde.core.errors import FormatError, RunNotFound
+from sonde.store import opening
 from sonde.store.importing import wire
 from sonde.store.importing.event_files import Scalar, SessionStart, Text, events, first_time
 from sonde.store.importing.foreign import Log, Logged, Restart
@@ -32,7 +33,7 @@ def read(source: str, run: str | None = None) -> Log:
     """
     root = Path(source)
     if root.is_file():
-        return _log(root.name, {"": [root]})
+        return _log(root.name, root, {"": [root]})
     if not root.is_dir():
         raise RunNotFound(f"{root} does not exist; name the folder that TensorBoard is started with (--logdir).")
     if run is not None:
@@ -45,15 +46,16 @@ def read(source: str, run: str | None = None) -> Log:
         more = f" and {len(runs) - 8} more" if len(runs) > 8 else ""
         raise RunNotFound(f"{root} holds {len(runs)} runs; choose one with --run: {names}{more}")
     ((folder, parts),) = runs.items()
-    return _log(folder.resolve().name, parts)
+    return _log(folder.resolve().name, root, parts)
 
 
 def _runs(root: Path) -> dict[Path, dict[str, list[Path]]]:
     """The runs at or below a folder, each with its parts: files by the path of their folder in the run."""
-    folders = sorted({file.parent for file in root.rglob(_FILES) if file.is_file()})
+    by_folder: dict[Path, list[Path]] = {}
+    for file in opening.files(root, _FILES):
+        by_folder.setdefault(file.parent, []).append(file)
     runs: dict[Path, dict[str, list[Path]]] = {}
-    for folder in folders:
-        files = [file for file in folder.glob(_FILES) if file.is_file()]
+    for folder, files in sorted(by_folder.items()):
         home = folder.parent if folder != root and folder.name.lower() in _PARTS else folder
         for parent in (home, *home.parents):
             if parent in runs and parent != folder:
@@ -65,16 +67,16 @@ def _runs(root: Path) -> dict[Path, dict[str, list[Path]]]:
     return runs
 
 
-def _log(name: str, parts: dict[str, list[Path]]) -> Log:
+def _log(name: str, root: Path, parts: dict[str, list[Path]]) -> Log:
     config: dict[str, Any] = {}
     newest = max(file.stat().st_mtime for files in parts.values() for file in files)
-    return Log(name=name, entries=_entries(parts, config), config=config, time=newest)
+    return Log(name=name, entries=_entries(root, parts, config), config=config, time=newest)
 
 
-def _entries(parts: dict[str, list[Path]], config: dict[str, Any]) -> Iterator[Logged | Restart]:
+def _entries(root: Path, parts: dict[str, list[Path]], config: dict[str, Any]) -> Iterator[Logged | Restart]:
     for part, files in parts.items():
-        for file in sorted(files, key=_began):
-            with file.open("rb") as opened:
+        for file in sorted(files, key=lambda file: _began(root, file)):
+            with opening.reading_below(root, file) as opened:
                 for event in events(opened, file):
                     if isinstance(event, Scalar):
                         yield Logged(_name(part, event.tag), event.step, event.value, event.time)
@@ -85,8 +87,8 @@ def _entries(parts: dict[str, list[Path]], config: dict[str, Any]) -> Iterator[L
                         _configure(config, event)
 
 
-def _began(file: Path) -> tuple[float, str]:
-    with file.open("rb") as opened:
+def _began(root: Path, file: Path) -> tuple[float, str]:
+    with opening.reading_below(root, file) as opened:
         return first_time(opened, file), file.name
 
 
@@ -110,8 +112,8 @@ def _configure(config: dict[str, Any], event: Text) -> None:
         if event.plugin == "hparams":
             config.update(_hparams(event.content))
             return
-        value = json.loads(event.content)  # as Hugging Face's trainer logs its arguments
-    except (FormatError, ValueError):
+        value = strict_json.loads(event.content, bare=True)  # as Hugging Face's trainer logs its arguments
+    except FormatError:
         return
     if isinstance(value, dict):
         config[event.tag.removesuffix("/text_summary")] = value

@@ -5,21 +5,24 @@ of header, blocks of 32 KiB with pieces of records, each with a CRC-32, a length
 buffer.
 """
 
-import json
 import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from sonde.core import strict_json
 from sonde.core.errors import FormatError, RunNotFound
+from sonde.store import opening
 from sonde.store.importing import wire
 from sonde.store.importing.foreign import Log, Logged, moment, number
+from sonde.store.importing.foreign import step as whole
 
 _HEADER = struct.Struct("<4sHB")
 _PIECE = struct.Struct("<IHB")
 _BLOCK_BYTES = 32 * 1024
 _LARGEST_BYTES = 16 << 20
+_MOST_BYTES = 1 << 40  # of a history, which is read line by line
 _WHOLE, _FIRST, _LAST = 1, 2, 4  # 3 is in the middle
 
 # wandb/proto/wandb_internal.proto
@@ -60,7 +63,7 @@ def read(source: str, run: str | None = None) -> Log:
         raise RunNotFound(f"{root} holds {len(files)} runs; choose one with --run: {names}")
     file = files[0]
     config: dict[str, Any] = {}
-    rows = _history_lines(file) if file.suffix == ".jsonl" else _records(file, config)
+    rows = _history_lines(root, file) if file.suffix == ".jsonl" else _records(root, file, config)
     return Log(name=_id(file), entries=_entries(rows), config=config, time=file.stat().st_mtime)
 
 
@@ -68,9 +71,8 @@ def _files(root: Path) -> list[Path]:
     """The file of each run; the old `wandb-history.jsonl` only where there is no other."""
     by_folder: dict[Path, Path] = {}
     for pattern in ("wandb-history.jsonl", "run-*.wandb"):
-        for file in sorted(root.rglob(pattern)):
-            if not file.parent.is_symlink():  # latest-run
-                by_folder[_folder(file).resolve()] = file
+        for file in opening.files(root, pattern):  # not through the link `latest-run`
+            by_folder[_folder(file)] = file
     return list(by_folder.values())
 
 
@@ -88,12 +90,12 @@ def _entries(rows: Iterator[dict[str, Any]]) -> Iterator[Logged]:
     updates: int | None = None
     for count, row in enumerate(rows):
         for name in _UPDATES:
-            said = number(row.get(name))
-            if said is not None and said == said // 1:
-                updates = int(said)
+            said = whole(row.get(name))
+            if said is not None:
+                updates = said
                 break
-        called = number(row.get("_step"))
-        step = updates if updates is not None else count if called is None else int(called)
+        called = whole(row.get("_step"))
+        step = updates if updates is not None else count if called is None else called
         time = moment(row.get("_timestamp"))
         for name, given in row.items():
             value = number(given) if name not in _OWN and name not in _UPDATES else None
@@ -101,21 +103,22 @@ def _entries(rows: Iterator[dict[str, Any]]) -> Iterator[Logged]:
                 yield Logged(name, step, value, time)
 
 
-def _history_lines(file: Path) -> Iterator[dict[str, Any]]:
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
+def _history_lines(root: Path, file: Path) -> Iterator[dict[str, Any]]:
+    with opening.reading_below(root, file) as opened:
+        for line in opening.lines_of(opened, longest=_LARGEST_BYTES, limit=_MOST_BYTES):
+            text = (line or b"a line that is too long\n").decode(errors="replace")
             try:
-                row = json.loads(line)
-            except ValueError:
-                if not line.endswith("\n"):
+                row = strict_json.loads(text, bare=True)
+            except FormatError:
+                if not text.endswith("\n"):
                     return  # torn
-                raise FormatError(f"{file} has a line that is not JSON: {line[:60]!r}.") from None
+                raise FormatError(f"{file} has a line that is not JSON: {text[:60]!r}.") from None
             if isinstance(row, dict):
                 yield _flat(row)
 
 
-def _records(file: Path, config: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    with file.open("rb") as opened:
+def _records(root: Path, file: Path, config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    with opening.reading_below(root, file) as opened:
         for record in _framed(opened, file):
             for kind, content in wire.fields(record):
                 if not isinstance(content, bytes):
@@ -158,8 +161,8 @@ def _key(item: bytes) -> list[str]:
 
 def _json(item: bytes) -> Any:
     try:
-        return json.loads(wire.member(item, _VALUE_JSON) or b"null")
-    except ValueError:
+        return strict_json.loads(wire.member(item, _VALUE_JSON) or b"null", bare=True)
+    except FormatError:
         return None
 
 

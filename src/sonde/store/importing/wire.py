@@ -69,8 +69,27 @@ def whole(message: bytes, number: int) -> int:
 
 
 def double(content: bytes) -> float:
-    """Eight bytes as a number."""
-    return float(struct.unpack("<d", content)[0])
+    """Eight bytes as a number.
+
+    Raises:
+        FormatError: there are not eight.
+    """
+    return _unpacked("<d", content)
+
+
+def single(content: bytes) -> float:
+    """Four bytes as a number.
+
+    Raises:
+        FormatError: there are not four.
+    """
+    return _unpacked("<f", content)
+
+
+def _unpacked(layout: str, content: bytes) -> float:
+    if len(content) != struct.calcsize(layout):
+        raise FormatError(f"a number has {len(content)} bytes.")
+    return float(struct.unpack(layout, content)[0])
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
