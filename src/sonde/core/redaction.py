@@ -94,8 +94,7 @@ class Redactor:
             is_hidden = said is Naming.SECRET or (said is Naming.TOKEN and abs(value) >= _LONG_NUMBER)
             return HIDDEN if is_hidden else value
         if isinstance(value, str):
-            shown = hidden(value, said)
-            return self.text(value if shown is None else shown)
+            return self._value(value, said)
         if isinstance(value, list):
             return [self._named(said, item) for item in value]
         # What is under such a name is secret by it, unless it has a name that says otherwise.
@@ -103,6 +102,15 @@ class Redactor:
             key: self._named(own if (own := naming(key)) is not Naming.HARMLESS or is_about(key) else said, item)
             for key, item in self._items(value)
         }
+
+    def _value(self, value: str, said: Naming) -> str:
+        for _ in range(_ROUNDS):
+            shown = hidden(value, said)
+            shown = self.text(value if shown is None else shown)
+            if shown == value:
+                break
+            value = shown
+        return value
 
     def _items(self, value: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
         return ((self.text(key), item) for key, item in value.items())
@@ -132,12 +140,14 @@ class Redactor:
                 said, is_login = Naming.HARMLESS, False
 
     def _word(self, word: str) -> str:
-        assigned = _ASSIGNED.fullmatch(word)
-        if assigned is not None:
-            shown = hidden(assigned[3], naming(assigned[2]))
-            if shown is not None:
-                return f"{assigned[1]}{self.text(assigned[2])}={self.text(shown)}"
-        return self.text(word)
+        for _ in range(_ROUNDS):
+            assigned = _ASSIGNED.fullmatch(word)
+            shown = None if assigned is None else hidden(assigned[3], naming(assigned[2]))
+            shown = self.text(word if assigned is None or shown is None else f"{assigned[1]}{assigned[2]}={shown}")
+            if shown == word:
+                break
+            word = shown
+        return word
 
 
 def secrets_of(environment: Mapping[str, str]) -> frozenset[str]:
