@@ -7,29 +7,7 @@ import pytest
 
 import sonde
 from sonde.core import strict_json
-from sonde.store.environment import commit, describe, redact
-
-
-@pytest.mark.parametrize(
-    ("command", "shown"),
-    [
-        (["train.py", "--lr", "0.1"], ["train.py", "--lr", "0.1"]),
-        (["train.py", "--api-key", "abc"], ["train.py", "--api-key", "(hidden)"]),
-        (["train.py", "--api_key=abc"], ["train.py", "--api_key=(hidden)"]),
-        (["train.py", "--hf-token", "abc", "5"], ["train.py", "--hf-token", "(hidden)", "5"]),
-        (["train.py", "WANDB_API_KEY=abc"], ["train.py", "WANDB_API_KEY=(hidden)"]),
-        (["train.py", "db.password=a=b"], ["train.py", "db.password=(hidden)"]),
-        (["train.py", "--PASSWORD", "abc"], ["train.py", "--PASSWORD", "(hidden)"]),
-        (["train.py", "--use-auth", "--lr", "1"], ["train.py", "--use-auth", "--lr", "1"]),
-        (["train.py", "--slack-webhook", "https://x/y"], ["train.py", "--slack-webhook", "(hidden)"]),
-        (["secrets/train.py", "keys.txt"], ["secrets/train.py", "keys.txt"]),
-        (["train.py", "--url=https://me:pass@host/x"], ["train.py", "--url=https://(hidden)@host/x"]),
-        (["train.py", "postgres://me:pass@host/x"], ["train.py", "postgres://(hidden)@host/x"]),
-        ([], []),
-    ],
-)
-def test_what_looks_like_a_secret_is_hidden_and_nothing_else(command: list[str], shown: list[str]) -> None:
-    assert redact(command) == shown
+from sonde.store.environment import commit, describe
 
 
 def test_a_recorded_run_holds_no_secret_of_the_command_line(tmp_path: Path) -> None:
@@ -39,7 +17,7 @@ def test_a_recorded_run_holds_no_secret_of_the_command_line(tmp_path: Path) -> N
     subprocess.run([sys.executable, "-c", code, *arguments], check=True, env=environment)
     for path in (tmp_path / "run").rglob("*"):
         assert path.is_dir() or b"hunter2" not in path.read_bytes()
-    assert sonde.load(tmp_path / "run").info["environment"]["command"][2:4] == ["--api-key", "(hidden)"]
+    assert sonde.load(tmp_path / "run").info["environment"]["command"][2:4] == ["--api-key", "•••"]
 
 
 def test_the_description_says_what_a_reader_will_ask_for() -> None:

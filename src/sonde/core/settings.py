@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 
 from sonde.core import printable
 from sonde.core.errors import SettingError
+from sonde.core.redaction import Redactor
 from sonde.core.secret import HIDDEN, Secret
 from sonde.core.strict_json import Json
 
@@ -25,7 +26,7 @@ T = TypeVar("T")
 _SWITCH = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 _WORDS = {str: "a text", Secret: "a text", bool: "true or false", int: "a whole number", float: "a number"}
 _GAP = re.compile(r"[,\s]+")
-_URL_USER = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_REDACTOR = Redactor()
 
 
 class Word(str):
@@ -180,7 +181,7 @@ def unknown(at: str, name: str, allowed: Collection[str]) -> SettingError:
 
 
 def shown(given: Any) -> Json:
-    """Settings for a file or a screen: complete, but for secrets and the users of addresses.
+    """Settings for a file or a screen: complete, but for secrets.
 
     Example:
         >>> shown({"url": Secret("xoxb"), "uri": "http://me:word@host/x", "sizes": (1, 2)})
@@ -196,7 +197,7 @@ def shown(given: Any) -> Json:
         return [shown(item) for item in given]
     if given is None or isinstance(given, bool | int | float):
         return given
-    return _URL_USER.sub(HIDDEN, str(given))
+    return _REDACTOR.text(str(given))
 
 
 def flat(table: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:

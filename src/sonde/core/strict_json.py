@@ -65,7 +65,17 @@ def dumps(value: Any, *, indent: int | None = None) -> str:
             return text
     except (TypeError, ValueError, RecursionError):  # the slow way only where it is needed
         pass
-    return json.dumps(_plain(value, inside=()), indent=indent, allow_nan=False)
+    return json.dumps(plain(value), indent=indent, allow_nan=False)
+
+
+def plain(value: Any) -> Json:
+    """What `dumps` says of a value, as JSON's own kinds; an object that cannot even say what it is, is its type's name.
+
+    Example:
+        >>> plain({1: (float("nan"), object)})
+        {'1': ['NaN', "<class 'object'>"]}
+    """
+    return _plain(value, inside=())
 
 
 def loads(text: str | bytes, *, bare: bool = False) -> Json:
@@ -149,13 +159,16 @@ def _plain(value: Any, *, inside: tuple[int, ...]) -> Json:
     if id(value) in inside or len(inside) > _MAX_DEPTH:
         return "…"
     inside = (*inside, id(value))
-    if isinstance(value, Mapping):
-        return {_key(key): _plain(item, inside=inside) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item, inside=inside) for item in value]
-    if hasattr(value, "tolist") and callable(value.tolist):  # numpy arrays and scalars
-        return _plain(value.tolist(), inside=inside)
-    return str(value)
+    try:
+        if isinstance(value, Mapping):
+            return {_key(key): _plain(item, inside=inside) for key, item in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [_plain(item, inside=inside) for item in value]
+        if hasattr(value, "tolist") and callable(value.tolist):  # numpy arrays and scalars
+            return _plain(value.tolist(), inside=inside)
+        return str(value)
+    except Exception:  # a user's object, whose fault does not cost the run its configuration
+        return f"<{type(value).__name__}>"
 
 
 def _digits(value: int) -> str:

@@ -32,6 +32,7 @@ from sonde.monitor.watch import Watch
 from sonde.probes.batches import counts_of
 from sonde.probes.seams import SCALER_STEP, ScalerStep
 from sonde.store import endings
+from sonde.store.environment import redactor
 
 # Where a loss comes from is asked at the first steps and now and then: it is the same at nearly all of them.
 _LOOK_STEPS, _LOOK_OFTEN_STEPS = 20, 200
@@ -101,7 +102,7 @@ class Loop:
     def _fail(self, error: Exception) -> None:
         if not self._failed:
             self._failed = True
-            self._say(f"Sonde: a part of the watching has failed and goes on without: {error!r}")
+            self._say(f"Sonde: a part of the watching has failed and goes on without: {redactor().text(repr(error))}")
 
     def _say(self, text: str) -> None:
         if self._settings.config.console != "quiet" and not ranks.rank():

@@ -16,6 +16,7 @@ from sonde.integrations.runner import Script
 from sonde.monitor import ranks
 from sonde.monitor.watch import Watch, watch
 from sonde.store import endings
+from sonde.store.environment import redactor
 
 _FLOOR_S = 1e-4  # a step: nobody who changed no line expects a tiny training to take twice as long
 _FOREIGN_STEPS = 3
@@ -86,7 +87,7 @@ class Trainings:
             )
         except Exception as error:  # the disk, another process that records there: the training goes on
             self.is_refused = True
-            self._say(f"Sonde: this training is not watched: {error}")
+            self._say(f"Sonde: this training is not watched: {redactor().text(str(error))}")
             return None
         self._watched = list(found.optimizers.values())
         self.optimizers = {id(optimizer): name for name, optimizer in found.optimizers.items()}

@@ -13,6 +13,7 @@ from sonde.monitor.live import Where
 from sonde.monitor.showing import Showing
 from sonde.sinks.relay import Relay
 from sonde.sinks.sink import Sink
+from sonde.store.environment import redactor
 from sonde.store.writer import Writer
 
 _log = logging.getLogger("sonde.monitor")
@@ -54,7 +55,9 @@ class Audience:
     ) -> None:
         self._on_finding, self._on_alarm, self._problem = on_finding, on_alarm, problem
         self._writer = writer
-        self.relay = Relay(writer, sinks, run=str(writer.path.absolute()), config=config, on_problem=problem)
+        self.relay = Relay(
+            writer, sinks, run=str(writer.path.absolute()), config=config, redactor=redactor, on_problem=problem
+        )
         may_tell = doctor != "off" and not ranks.rank()
         for channel, secret in alerts.lacking.items() if may_tell else ():
             _log.warning("alerts: %s is not told anything: its secret, %s, is not set", channel, secret)

@@ -22,6 +22,7 @@ from sonde.core.late_rows import as_known
 from sonde.core.records import Recorder
 from sonde.monitor import ranks, wire
 from sonde.monitor.wire import Message, Packer
+from sonde.store.environment import redactor, told
 
 if TYPE_CHECKING:
     from sonde.monitor.consultation import Answer
@@ -150,7 +151,7 @@ class Live:
         """All so far, the worst first."""
         known = self._all
         if isinstance(known, str):
-            found = tuple(Finding.from_json(plain) for plain in strict_json.loads(known))
+            found = tuple(Finding.from_json(plain) for plain in redactor().plain(strict_json.loads(known)))
             if self._all is known:  # no newer ones came meanwhile
                 self._all = found
             return found
@@ -182,9 +183,10 @@ class Live:
 
     def event(self, kind: str, *, step: int | None = None, data: Mapping[str, Any] | None = None) -> None:
         """Record an event, and have it considered."""
-        self._recorder.event(kind, step=step, data=data)
+        shown = redactor().plain(dict(data or {}))  # as the store has it: a replay is told the same
+        self._recorder.event(kind, step=step, data=shown)
         if step is not None:
-            self._practice.tell(wire.EVENT, {"kind": kind, "data": dict(data or {})})
+            self._practice.tell(wire.EVENT, {"kind": kind, "data": shown})
 
     def branch(self, step: int) -> None:
         """Go back; `restore` tells the doctor."""
@@ -250,23 +252,22 @@ class Live:
             self._say("\n".join(answer["epoch"]))
         if "all" in answer:
             self._all = answer["all"]
-        for plain in answer.get("new", ()):
+        for plain in redactor().plain(answer.get("new", ())):  # a rule of somebody else's may say anything
             finding = Finding.from_json(plain)
             self._recorder.event("finding", step=finding.last_step, data=finding.to_json())
             try:
                 self._on_finding(finding)
             except Exception as error:  # the user's: findings come all the same
-                _log.warning("`on_finding` failed for %s: %r", finding.code, error, exc_info=error)
-        for plain in answer.get("closed", ()):
+                _log.warning("`on_finding` failed for %s: %s", finding.code, told(error))
+        for plain in redactor().plain(answer.get("closed", ())):
             finding = Finding.from_json(plain)
             over = {"code": finding.code, "first_step": finding.first_step}
             self._recorder.event("finding-closed", step=finding.last_step, data=over)
             self._on_closed(finding)
         if "problem" in answer:
-            _log.warning(
-                "findings have a problem and come no more: %s; `sonde diagnose` may know more", answer["problem"]
-            )
-            self._recorder.event("monitor-problem", data={"reason": answer["problem"]})
+            problem = redactor().text(str(answer["problem"]))
+            _log.warning("findings have a problem and come no more: %s; `sonde diagnose` may know more", problem)
+            self._recorder.event("monitor-problem", data={"reason": problem})
         if "state" in answer or "problem" in answer:
             with self._answered:
                 step = self._asked.popleft() if "state" in answer and self._asked else 0

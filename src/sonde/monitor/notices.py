@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sonde.store.environment import redactor
+
 _MOST_PROBLEMS = 8
 _MOST_REASON = 500  # characters: a message may hold a whole tensor
 
@@ -33,7 +35,7 @@ class Notices:
     def problem(self, error: Exception | str) -> None:
         """Something of ours went wrong; not more than a few are kept."""
         said = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-        reason = said[:_MOST_REASON]
+        reason = redactor().text(said)[:_MOST_REASON]  # first: half a secret is not known as one
         if reason not in self._problems and len(self._problems) < _MOST_PROBLEMS:
             self._problems.add(reason)
             self._put("monitor-problem", {"reason": reason})

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from sonde.core.records import Float64
 from sonde.monitor.transport import Delivery
+from sonde.store.environment import told
 
 _log = logging.getLogger("sonde.monitor")
 
@@ -110,4 +111,4 @@ class Pipeline(Generic[T]):
         """Note a problem; the first one is said."""
         if self._problem is None:
             self._problem = error
-            _log.warning("watching has a problem and goes on with what is left: %r", error, exc_info=error)
+            _log.warning("watching has a problem and goes on with what is left: %s", told(error))

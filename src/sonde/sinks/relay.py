@@ -6,6 +6,7 @@ from typing import Any
 
 from sonde.core.frames import Frame
 from sonde.core.records import Event, Recorder
+from sonde.core.redaction import Redactor
 from sonde.sinks.feed import Feed
 from sonde.sinks.sink import BRANCHED, STARTED, Sink
 
@@ -21,6 +22,7 @@ class Relay:
         sinks: Where it goes besides.
         run: The run's folder.
         config: The run's configuration.
+        redactor: Gives what hides secrets from sinks; asked for each event, since the environment may change.
         on_problem: Called with a sentence, once a sink, when it first fails; on the thread of its feed.
         feed: Makes the feed of a sink, given it and what to call with a reason.
     """
@@ -32,12 +34,14 @@ class Relay:
         *,
         run: str,
         config: Mapping[str, Any] | None = None,
+        redactor: Callable[[], Redactor] = Redactor,
         on_problem: Callable[[str], None] = lambda problem: None,
         feed: Callable[[Sink, Callable[[str], None]], Feed] = lambda sink, problem: Feed(sink, on_problem=problem),
     ) -> None:
-        self._recorder, self._on_problem = recorder, on_problem
+        self._recorder, self._redactor, self._on_problem = recorder, redactor, on_problem
         self._feeds = [(sink.name, feed(sink, self._problem(sink.name))) for sink in sinks]
-        self._tell(Event(STARTED, time.time(), None, {"run": run, "config": dict(config or {})}))
+        shown = self._redactor().plain(dict(config or {}))
+        self._tell(Event(STARTED, time.time(), None, {"run": run, "config": shown}))
 
     def append(self, frame: Frame) -> None:
         """Record a row, and pass it on."""
@@ -48,8 +52,8 @@ class Relay:
     def event(self, kind: str, *, step: int | None = None, data: Mapping[str, Any] | None = None) -> None:
         """Record an event, and pass it on."""
         self._recorder.event(kind, step=step, data=data)
-        if not kind.startswith("@"):
-            self._tell(Event(kind, time.time(), step, dict(data or {})))
+        if self._feeds and not kind.startswith("@"):
+            self._tell(Event(kind, time.time(), step, self._redactor().plain(dict(data or {}))))
 
     def branch(self, step: int) -> None:
         """Go back; sinks that can, hide what came after."""

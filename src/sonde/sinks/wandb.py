@@ -93,7 +93,8 @@ class WandB:
         if self._given is not None:
             self._run = self._given
             return
-        settings = self._wandb.Settings(silent=True, console="off")
+        # W&B would keep the command line as it is (in `wandb-metadata.json`), secrets and all.
+        settings = self._wandb.Settings(silent=True, console="off", x_disable_meta=True)
         folder = str(self._started.data["run"])
         if not self._is_offline() and not self._has_key():
             raise ConnectionError("no API key is configured; run `wandb login`, or set WANDB_MODE=offline.")

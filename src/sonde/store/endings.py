@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from sonde.core.records import Ending
+from sonde.store.environment import redactor
 
 _NOT_CLOSED = "the process ended without closing the run"
 
@@ -77,8 +78,14 @@ def describe(kind: type[BaseException], value: BaseException | None) -> tuple[En
         return Ending.INTERRUPTED, "Ctrl-C"
     if issubclass(kind, SystemExit):
         code = getattr(value, "code", None)
-        return (Ending.FINISHED, "") if code in (None, 0) else (Ending.EXITED, f"exit status {code}"[:500])
-    return Ending.CRASHED, f"{kind.__name__}: {value}"[:500]
+        return (
+            (Ending.FINISHED, "")
+            if code in (None, 0)
+            else (Ending.EXITED, redactor().text(f"exit status {code}")[:500])
+        )
+    return Ending.CRASHED, redactor().text(f"{kind.__name__}: {value}")[
+        :500
+    ]  # first: half a secret is not known as one
 
 
 _watch = _Watch()

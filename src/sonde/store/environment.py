@@ -1,17 +1,17 @@
-"""Where a run was recorded: what a reader will want to know in a year, and no secrets."""
+"""Where a run is recorded: what a reader will want to know in a year, and which secrets must not be in it."""
 
+import functools
 import os
 import platform
-import re
 import sys
+import traceback
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from sonde.core.redaction import Redactor, secrets_of
+
 _PACKAGES = ("torch", "numpy", "pyarrow", "triton", "transformers", "lightning", "accelerate")
-_SECRET = re.compile(r"key|token|secret|passw|credential|auth|webhook", re.IGNORECASE)
-_URL_USER = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-_HIDDEN = "(hidden)"
 
 
 def describe() -> dict[str, Any]:
@@ -28,30 +28,24 @@ def describe() -> dict[str, Any]:
         "host": os.uname().nodename,
         "cpus": os.cpu_count(),
         "packages": versions,
-        "command": redact(sys.argv),
+        "command": list(sys.argv),
         "commit": commit(Path.cwd()),
     }
 
 
-def redact(command: list[str]) -> list[str]:
-    """A command line without what looks like a secret.
+def redactor() -> Redactor:
+    """What everything passes that enters a run; it knows the secrets of the environment as that is now."""
+    return _redactor(secrets_of(os.environ))
 
-    Example:
-        >>> redact(["train.py", "--lr=0.1", "--api-key", "abc", "--token=xyz"])
-        ['train.py', '--lr=0.1', '--api-key', '(hidden)', '--token=(hidden)']
-    """
-    shown: list[str] = []
-    hide_next = False
-    for word in command:
-        option, equals, _ = word.partition("=")
-        if hide_next and not word.startswith("-"):
-            shown.append(_HIDDEN)
-            hide_next = False
-            continue
-        secret = bool(_SECRET.search(option)) and (word.startswith("-") or bool(equals))
-        shown.append(f"{option}={_HIDDEN}" if secret and equals else _URL_USER.sub(_HIDDEN, word))
-        hide_next = secret and not equals
-    return shown
+
+def told(error: BaseException) -> str:
+    """An exception for a log: where it came from, and its message without secrets."""
+    return redactor().text("".join(traceback.format_exception(error)).rstrip())
+
+
+@functools.lru_cache(maxsize=4)
+def _redactor(secrets: frozenset[str]) -> Redactor:
+    return Redactor(secrets)
 
 
 def commit(folder: Path) -> str | None:

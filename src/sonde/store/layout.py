@@ -32,6 +32,7 @@ from sonde.core import strict_json
 from sonde.core.errors import FormatError, RunNotFound, RunUnreadable, SchemaTooNew
 from sonde.core.json_fields import member, moment, text
 from sonde.store import opening
+from sonde.store.environment import redactor
 
 SCHEMA = 1
 
@@ -123,11 +124,21 @@ def _names(folder: Path) -> list[str]:
 
 
 def replace_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file, a line a key, so that a reader sees the old one or the new one, never half of it."""
+    """Write a JSON file, a line a key, so that a reader sees the old one or the new one, never half of it.
+
+    Secrets are hidden: this and `event_line` are the two ways by which a text enters a run.
+    """
     # Indented by `json` itself it would leave 33 objects that hold each other behind, every second: beside all that
     # torch keeps, the garbage collector looks for such rarely.
-    lines = (f" {strict_json.dumps(key)}: {strict_json.dumps(own)}" for key, own in value.items())
+    shown = redactor().plain(value)
+    lines = (f" {strict_json.dumps(key)}: {strict_json.dumps(own)}" for key, own in shown.items())
     opening.replace(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode(), depth=IN_RUN)
+
+
+def event_line(kind: str, time: float, step: int | None, data: Mapping[str, Any]) -> bytes:
+    """A line of the file of events, without secrets."""
+    event = {"kind": kind, "time": time, "step": step, "data": data}
+    return (strict_json.dumps(redactor().plain(event)) + "\n").encode()
 
 
 def read_info(run: Path) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from sonde.core import strict_json
 from sonde.core.errors import RunNotFound, RunNotWritable, RunUnreadable
 from sonde.core.frames import MISSING_BITS, Columns, Detail, Frame
 from sonde.core.records import Branch, Ending
@@ -45,7 +44,7 @@ def record(
             its line, rows that go back to an earlier step start a new branch.
         name: What lists call it; the folder's name where left out.
         config: Anything JSON can say about the run: hyper-parameters, arguments. Objects it cannot say are kept as
-            their `str`.
+            their `str`, and secrets are hidden.
 
     Raises:
         RunNotWritable: the folder cannot be made or written, or holds something that is not a run.
@@ -256,12 +255,12 @@ class Writer:
             step: When it happened.
             data: Anything JSON can say about it.
         """
-        line = strict_json.dumps({"kind": kind, "time": _now(), "step": step, "data": data or {}})
+        line = layout.event_line(kind, _now(), step, data or {})
         with self._lock:
             if self._closed:
                 self._say_closed()
                 return
-            self._events.append(line.encode() + b"\n")
+            self._events.append(line)
             self._findings += kind == "finding"
 
     def branch(self, step: int) -> None:
