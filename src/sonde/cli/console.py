@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sonde.core import strict_json
+from sonde.streams.printing import print_or_drop
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -39,7 +40,7 @@ def result_json(value: Any) -> None:
 
 def remark(message: str) -> None:
     """Tell the person at the keyboard one line that is not part of the outcome."""
-    sys.stderr.write(f"sonde: {one_line(message)}\n")
+    print_or_drop(f"sonde: {one_line(message)}", sys.stderr)
 
 
 def terminal(file: Any) -> "Console":

@@ -1,7 +1,6 @@
 """Findings while the training runs: every row and event that is recorded is judged on its way."""
 
 import contextlib
-import logging
 import math
 import os
 import subprocess
@@ -21,11 +20,12 @@ from sonde.core.frames import Columns, Frame
 from sonde.core.records import Recorder
 from sonde.monitor import ranks, wire
 from sonde.monitor.wire import Message, Packer
+from sonde.streams.logs import logger
 
 if TYPE_CHECKING:
     from sonde.monitor.consultation import Answer
 
-_log = logging.getLogger("sonde.monitor")
+_log = logger("sonde.monitor")
 
 Where = Literal["process", "thread", "off"]
 
