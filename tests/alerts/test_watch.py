@@ -59,7 +59,9 @@ def test_findings_reach_every_channel_while_the_training_runs_and_that_they_are_
         monkeypatch.setenv("SONDE_MAIL_TO", "me@example.org")
         training = Diverging()
         with sonde.watch(training.model, training.optimizer, run=tmp_path / "run") as watch:
-            training.train(watch, 150)
+            training.train(watch, 25)
+            hook.kept.wait_for(bool)  # what begins and ends within one message is told once
+            training.train(watch, 125)
             requests = hook.kept.wait_for(
                 lambda kept: any(strict_json.loads(request.body)["resolved"] for request in kept)
             )

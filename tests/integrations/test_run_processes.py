@@ -220,6 +220,7 @@ def test_a_script_may_replace_and_close_its_streams(bench: Bench) -> None:
     sys.stderr.close()
     step()
     kept.write(f"<{sys.stdout.getvalue()}>")
+    kept.flush()  # the interpreter flushes what is `sys.stdout` at the end
     """
     )
     outcome, run = bench.both()

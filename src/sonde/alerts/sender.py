@@ -7,7 +7,6 @@ critical ones, which are never given up, and a code and a step of each that was 
 """
 
 import itertools
-import logging
 import queue
 import random
 import socket
@@ -22,8 +21,9 @@ from sonde.alerts.channels.channel import Channel, Delivered, Refused, attempt
 from sonde.alerts.notices import Bulletin, Curve, Notice
 from sonde.alerts.policy import Policy
 from sonde.core.findings import Finding, Severity
+from sonde.streams.logs import logger
 
-_log = logging.getLogger("sonde.alerts")
+_log = logger("sonde.alerts")
 
 _MOST_WAITING = 20_000  # findings: some 20 MB
 _LONGEST_WAIT_S = 600.0  # then the clock is asked again: it may have been set, or the machine asleep

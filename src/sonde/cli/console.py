@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.core import printable, strict_json
 from sonde.core.printable import one_line
+from sonde.streams.printing import print_or_drop
 
 __all__ = ["CommandError", "curve_width", "one_line", "remark", "result", "result_json", "say", "terminal"]
 
@@ -45,7 +46,7 @@ def result_json(value: Any) -> None:
 
 def remark(message: str) -> None:
     """Tell the person at the keyboard one line that is not part of the outcome."""
-    sys.stderr.write(f"sonde: {one_line(message)}\n")
+    print_or_drop(f"sonde: {one_line(message)}", sys.stderr)
 
 
 def terminal(file: Any) -> "Console":

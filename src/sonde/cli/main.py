@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from sonde.cli.console import CommandError, remark
 from sonde.core.errors import SondeError
+from sonde.streams.residue import flush_or_discard
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -25,6 +26,8 @@ def main(args: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets "?" for a block of the curve
     outcome = _outcome(args)
     if isinstance(outcome, int):
+        for stream in (sys.stdout, sys.stderr):  # or the interpreter complains when it flushes them, with status 120
+            flush_or_discard(stream)
         return outcome
     # A program of the user's: what it prints, how it ends and what it raises is its own affair.
     sys.stdout, sys.stderr = before
@@ -41,8 +44,6 @@ def _outcome(args: Sequence[str] | None) -> int | Callable[[], int]:
         sys.stdout.flush()
         return outcome
     except BrokenPipeError:  # `sonde runs | head -1`
-        # Or the interpreter complains when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as if SIGPIPE had ended us, which is what shells expect
     except KeyboardInterrupt:
         remark("interrupted")

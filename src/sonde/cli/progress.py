@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sonde.cli.quantities import number
+from sonde.streams.printing import print_or_drop
 
 _LINE_EVERY_S = 5.0
 
@@ -43,6 +44,6 @@ def _lines(console: Console, num_steps: int) -> Iterator[Callable[[int, float], 
         nonlocal printed_at
         if time.monotonic() - printed_at >= _LINE_EVERY_S or step == num_steps:
             printed_at = time.monotonic()
-            sys.stderr.write(f"step {step}/{num_steps}  loss {number(loss)}\n")
+            print_or_drop(f"step {step}/{num_steps}  loss {number(loss)}", sys.stderr)
 
     yield report

@@ -1,6 +1,5 @@
 """Shows a training while it runs, on a thread of its own."""
 
-import logging
 import math
 import os
 import sys
@@ -18,11 +17,12 @@ from sonde.console.panel import Panel
 from sonde.console.terminals import Mode
 from sonde.console.view import View
 from sonde.core.findings import Finding
+from sonde.streams.logs import logger
 
 if TYPE_CHECKING:
     from sonde.console.colours import Painter
 
-_log = logging.getLogger("sonde.console")
+_log = logger("sonde.console")
 
 # A drawing takes the interpreter from the training: half a millisecond, of ten thousand layers five.
 _REFRESH_S = 0.5

@@ -1,6 +1,5 @@
 """A training loop seen from inside torch: its events become the calls of a `Watch`."""
 
-import contextlib
 import os
 import sys
 import threading
@@ -33,6 +32,7 @@ from sonde.probes.batches import counts_of
 from sonde.probes.seams import SCALER_STEP, ScalerStep
 from sonde.store import endings
 from sonde.store.environment import redactor
+from sonde.streams.printing import print_or_drop
 
 # Where a loss comes from is asked at the first steps and now and then: it is the same at nearly all of them.
 _LOOK_STEPS, _LOOK_OFTEN_STEPS = 20, 200
@@ -106,8 +106,7 @@ class Loop:
 
     def _say(self, text: str) -> None:
         if self._settings.config.console != "quiet" and not ranks.rank():
-            with contextlib.suppress(OSError, ValueError):  # closed by the script
-                print(text, file=self._stderr, flush=True)
+            print_or_drop(text, self._stderr)
 
     @property
     def _watch(self) -> Watch | None:

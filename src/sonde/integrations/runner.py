@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sonde.integrations.arrivals import when_imported
 from sonde.integrations.tracebacks import without_ours
+from sonde.streams.printing import print_or_drop
 
 if TYPE_CHECKING:
     from sonde.config import Effective
@@ -76,7 +77,7 @@ def run(script: Script) -> None:
 
                 sessions.append(Loop(script, start))
             except Exception as error:  # whatever is wrong with us, the script runs
-                print(f"sonde: the script is not watched: {error!r}", file=sys.stderr)  # noqa: T201
+                print_or_drop(f"sonde: the script is not watched: {error!r}", sys.stderr)
 
         forget = when_imported("torch", begin)
     error: BaseException | None = None

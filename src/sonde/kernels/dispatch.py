@@ -1,7 +1,6 @@
 """The one door to the statistics: which path measures a list of tensors is decided when it is prepared."""
 
 import functools
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, final
 
@@ -14,11 +13,12 @@ from sonde.kernels.copies import copied
 from sonde.kernels.cpu import CpuStats
 from sonde.kernels.layouts import Layouts
 from sonde.kernels.stats import Stats
+from sonde.streams.logs import logger
 
 if TYPE_CHECKING:
     from sonde.kernels.triton_steps import TritonSteps
 
-_log = logging.getLogger("sonde.kernels")
+_log = logger("sonde.kernels")
 
 
 class Path(Protocol):

@@ -1,6 +1,5 @@
 """Who is shown and told what is recorded: sinks, the console, the doctor, and those whom alerts go to."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,8 +14,9 @@ from sonde.sinks.relay import Relay
 from sonde.sinks.sink import Sink
 from sonde.store.environment import redactor
 from sonde.store.writer import Writer
+from sonde.streams.logs import logger
 
-_log = logging.getLogger("sonde.monitor")
+_log = logger("sonde.monitor")
 
 
 class Audience:

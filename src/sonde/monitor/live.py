@@ -1,7 +1,6 @@
 """Findings while the training runs: every row and event that is recorded is judged on its way."""
 
 import contextlib
-import logging
 import math
 import os
 import subprocess
@@ -23,11 +22,12 @@ from sonde.core.records import Recorder
 from sonde.monitor import ranks, wire
 from sonde.monitor.wire import Message, Packer
 from sonde.store.environment import redactor, told
+from sonde.streams.logs import logger
 
 if TYPE_CHECKING:
     from sonde.monitor.consultation import Answer
 
-_log = logging.getLogger("sonde.monitor")
+_log = logger("sonde.monitor")
 
 Where = Literal["process", "thread", "off"]
 Place = tuple[Path, tuple[str, int] | None]

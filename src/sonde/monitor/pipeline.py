@@ -1,6 +1,5 @@
 """The background of a watched training: sheets come in, frames go out."""
 
-import logging
 import threading
 import time
 from collections import deque
@@ -10,8 +9,9 @@ from typing import Generic, TypeVar
 from sonde.core.records import Float64
 from sonde.monitor.transport import Delivery
 from sonde.store.environment import told
+from sonde.streams.logs import logger
 
-_log = logging.getLogger("sonde.monitor")
+_log = logger("sonde.monitor")
 
 T = TypeVar("T")
 

@@ -1,6 +1,5 @@
 """What the steps of optimisers pass through: hooks around them, at clipping and at a gradient scaler."""
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,8 +19,9 @@ from sonde.monitor.sharing import Sharing
 from sonde.monitor.sheets import Key, Sheet
 from sonde.probes.hooks import take_off
 from sonde.probes.seams import CLIP_BY_NORM, CLIP_BY_VALUE, MAKE_GRAPHS, SCALER_STEP, Clip, ScalerStep
+from sonde.streams.logs import logger
 
-_log = logging.getLogger("sonde.monitor")
+_log = logger("sonde.monitor")
 
 
 class Stepping:

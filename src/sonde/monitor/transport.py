@@ -6,7 +6,6 @@ thread looks at that flag in memory and makes no CUDA call: a query from another
 the user's. When all slots wait to be read, the numbers are dropped and counted. On a CPU they are there at once.
 """
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
@@ -17,11 +16,12 @@ from torch import Tensor
 
 from sonde.core.records import Float64, Int64
 from sonde.kernels.dispatch import triton_trouble
+from sonde.streams.logs import logger
 
 if TYPE_CHECKING:
     from sonde.kernels.triton_send import TritonSend
 
-_log = logging.getLogger("sonde.monitor")
+_log = logger("sonde.monitor")
 
 
 class Delivery(Protocol):

@@ -1,6 +1,5 @@
 """What stands between a training and a sink: a queue that never fills up, and a thread that may wait."""
 
-import logging
 import threading
 import time
 from collections import Counter, deque
@@ -13,8 +12,9 @@ from sonde.core.records import Event
 from sonde.core.settings import shown
 from sonde.sinks.selections import Sieve
 from sonde.sinks.sink import STARTED, Item, Refused, Sink
+from sonde.streams.logs import logger
 
-_log = logging.getLogger("sonde.sinks")
+_log = logger("sonde.sinks")
 
 _ROOM_BYTES = 16 << 20
 _GATHER_S = 1.0

@@ -1,6 +1,5 @@
 """MLflow's tracking, in a database or behind a server."""
 
-import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,8 +14,9 @@ from sonde.sinks.names import WHOLE, portable_name, portable_text, shortened
 from sonde.sinks.selections import Selection
 from sonde.sinks.sink import STARTED, Item, Refused, finding
 from sonde.sinks.translation import Translation
+from sonde.streams.logs import logger
 
-_log = logging.getLogger("sonde.sinks")
+_log = logger("sonde.sinks")
 
 # MLflow's own limits of a request.
 _MOST_METRICS = 1000

@@ -1,6 +1,5 @@
 """A table's files as the writer sees them: the log that is appended to, and the folding behind it."""
 
-import logging
 import os
 import time
 from collections import deque
@@ -12,8 +11,9 @@ from sonde.store.buffers import RowBlock
 from sonde.store.folding import MAX_ROWS, fold_log, merge, merge_due
 from sonde.store.row_log import header, row_dtype, seed
 from sonde.store.segments import Segment, read_segment
+from sonde.streams.logs import logger
 
-_log = logging.getLogger("sonde.store")
+_log = logger("sonde.store")
 
 # A log is folded once it has enough rows and this many bytes; narrow tables wait for up to eight times the rows, so
 # that a segment is worth a file.

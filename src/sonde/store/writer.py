@@ -1,7 +1,6 @@
 """Records a run. The caller copies a row into memory and goes on; a background thread does the rest."""
 
 import dataclasses
-import logging
 import os
 import threading
 import time
@@ -21,8 +20,9 @@ from sonde.store.buffers import DROP_ORDER, RowBlock, Table
 from sonde.store.lines import Appender
 from sonde.store.table_files import TableFiles
 from sonde.store.table_reader import TableReader
+from sonde.streams.logs import logger
 
-_log = logging.getLogger("sonde.store")
+_log = logger("sonde.store")
 
 _FLUSH_S = 1.0
 _ROOM_BYTES = 64 << 20
