@@ -15,6 +15,12 @@ class Iteration:
 
     parts: list[Part] = field(default_factory=list)
     """That no optimiser has made a step for yet."""
+    handed: list[Part] = field(default_factory=list)
+    """What only the gradients were asked of, by `torch.autograd.grad` …"""
+    is_nested: bool = False
+    """… and whether some of those were asked of others: which is the loss, nobody knows."""
+    cleared: list[Part] = field(default_factory=list)
+    """What `zero_grad` was called after."""
     owned: dict[int, list[Part]] = field(default_factory=dict)
     """By the optimiser, as its `id`, that made a step for them."""
     stepped: list[int] = field(default_factory=list)
@@ -75,17 +81,34 @@ class Iterations:
         self._now.parts.append(part)
         self._now.num_backwards += 1
 
+    def hand_over(self, part: Part) -> None:
+        """Gradients of a loss are asked for: the script may put them where the optimiser finds them."""
+        self._now.handed.append(part)
+
+    def nest(self) -> None:
+        """Gradients are asked for that are differentiated in turn."""
+        self._now.is_nested = True
+
+    def clear(self) -> None:
+        """Gradients are set to zero: what was differentiated belongs to no step, unless nothing else is until then."""
+        if self._now.parts:
+            self._now.num_backwards -= len(self._now.parts)
+            self._now.cleared, self._now.parts = self._now.parts, []
+
     def drop(self) -> None:
         """What was differentiated and led to no step does not belong to one."""
         self._now.num_backwards -= len(self._now.parts)
-        self._now.parts = []
+        self._now.parts, self._now.handed, self._now.cleared = [], [], []
 
     def step(self, optimizer: int) -> None:
         """An optimiser, as its `id`, has made a step, or was kept from it."""
         self._now.stepped.append(optimizer)
+        if not self._now.parts:
+            self._now.parts = [] if self._now.is_nested else self._now.handed or self._now.cleared
+            self._now.num_backwards += len(self._now.parts)
         if self._now.parts:
             self._now.owned[optimizer] = self._now.parts
-            self._now.parts = []
+        self._now.parts, self._now.handed, self._now.cleared = [], [], []
 
     def micro_step(self) -> Losses:
         """The same line again, and no step in between: gradients are accumulated, and this much is over."""
@@ -116,6 +139,6 @@ class Iterations:
 
     def begin_anew(self) -> None:
         """Another training begins, with the last call of `backward`."""
-        parts = self._now.parts[-1:]
+        parts = (self._now.parts or self._now.handed or self._now.cleared)[-1:]
         self._now = Iteration(parts=parts, num_backwards=len(parts))
         self.num_micro, self.num_closed = 1, 0

@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -15,10 +15,10 @@ from sonde.config import effective
 from sonde.core.records import Ending
 from sonde.integrations import entries
 from sonde.integrations.callers import caller
-from sonde.integrations.entries import Backward, Fetched, LossCall, Opened, Scaled
+from sonde.integrations.entries import Backward, Fetched, Gradient, LossCall, Opened, Scaled
 from sonde.integrations.iterations import Iterations
 from sonde.integrations.listening import Listening
-from sonde.integrations.losses import Losses, weighed
+from sonde.integrations.losses import Losses, Origin, weighed
 from sonde.integrations.parts import Part
 from sonde.integrations.passes import Passes
 from sonde.integrations.roots import Roots, label
@@ -68,6 +68,8 @@ class Loop:
         self._pid = os.getpid()
         self._in_step: list[int] = []
         self._closure_losses = 0
+        self._handed: Origin | None = None
+        """Of what the gradients were handed over last."""
         self._in_backward = 0
         """How many are under way: checkpointing calls one within another."""
         self._tries_left = 3  # looking for optimisers takes a while; a script may do without any
@@ -87,6 +89,7 @@ class Loop:
     def _listen(self) -> None:
         listening = self._listening
         listening.at(self._on_backward, entries.BACKWARD)
+        listening.at(self._on_gradient, entries.GRAD)
         listening.at(self._on_scale, entries.SCALE)
         listening.at(self._on_opened, entries.LOADER_ITER)
         listening.at(self._on_fetch, entries.LOADER_NEXT)
@@ -208,7 +211,7 @@ class Loop:
         optimizers = self._trainings.optimizers
         is_all = id(what) in optimizers or what in self._roots
         if is_all and len(optimizers) == 1 and not self._in_step and not self._in_backward:
-            self._iterations.drop()
+            self._iterations.clear()
 
     def _on_eval(self, module: nn.Module) -> None:
         if module in self._roots:
@@ -249,14 +252,17 @@ class Loop:
         self._in_backward += 1
         if self._in_backward > 1:
             return
+        self._validation.differentiated(_listed(event.tensors))
         loss, weight = _single(event.tensors), _single(event.gradients)
+        if loss is None and event.gradients is None:
+            loss = _sum(_listed(event.tensors))
         if loss is None or (self._in_step and self._closure_losses):
             return  # in a line search the loss of the step is the one at its beginning
         if self._in_step:
             self._closure_losses += 1
-        is_asked = self._is_looking or self._uses_scaler or self._validation.is_in_doubt
-        origin = self._losses.origin(loss) if is_asked else None
-        self._validation.trained(origin)
+        origin = self._losses.origin(loss) if self._is_looking or self._uses_scaler else None
+        if origin is not None:
+            self._validation.trained(origin)
         if self._is_looking:
             self._validation.trains_here()
         if not self._in_step:
@@ -269,6 +275,27 @@ class Loop:
             if self._watch is not None:
                 self._step(self._watch, whole, parts)
         self._iterations.add(part)
+
+    def _on_gradient(self, event: Gradient) -> None:
+        """`torch.autograd.grad`: a loss, if of parameters, and if the script makes a step with what it gets."""
+        if event.done:
+            self._in_backward -= 1
+            return
+        self._in_backward += 1
+        if self._in_backward > 1:
+            return
+        self._validation.differentiated(_listed(event.outputs))
+        loss = _single(event.outputs)
+        is_of_parameters = any(isinstance(one, nn.Parameter) for one in _listed(event.inputs))
+        if loss is None or self._in_step or not is_of_parameters:
+            return
+        self._go_on()
+        if event.created:
+            self._iterations.nest()
+            return
+        self._handed = self._losses.origin(loss) if self._is_looking else None
+        site, name = caller(is_weighted=False)
+        self._iterations.hand_over(Part(site, name, loss.detach() if event.retained else loss))
 
     def _before_step(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         if id(optimizer) in self._in_step:  # a subclass that calls super().step()
@@ -287,8 +314,15 @@ class Loop:
         self._trainings.goes_on()
         if id(optimizer) in self._iterations.stepped:
             self._close()
-        if not self._iterations.has_parts:  # a closure will call `backward`
+        if not self._iterations.has_parts:  # a closure will call `backward`, or `torch.autograd.grad` was
             self._go_on()
+            if self._handed is not None:
+                self._validation.trained(self._handed)
+        self._handed = None
+        if self._validation.is_in_doubt:
+            self._validation.settle()
+            if self._iterations.num_closed:
+                self._report()
         if self._passes.trained():
             self._watch.epoch()
         self._in_step.append(id(optimizer))
@@ -338,7 +372,7 @@ class Loop:
             self._waiting = None
         if len(self._trainings.optimizers) == 1:
             self._close()
-        if self._iterations.num_closed:
+        if self._iterations.num_closed and not self._validation.is_in_doubt:
             self._report()
 
     def _report(self) -> None:
@@ -378,7 +412,7 @@ class Loop:
     def _complete(self, watched: Watch) -> None:
         self._in_step.clear()
         self._close()
-        self._validation.finish()
+        self._validation.settle()
         self._go_on()
         if self._passes.is_epoch_over:
             watched.epoch()
@@ -400,7 +434,18 @@ class Loop:
         self._trainings.watch = None
 
 
+def _listed(given: Any) -> Sequence[Any]:
+    return given if isinstance(given, list | tuple) else [given]
+
+
 def _single(given: Any) -> Tensor | None:
     """What `backward` was given, where that is a single number."""
     one = given[0] if isinstance(given, list | tuple) and len(given) == 1 else given
     return one if isinstance(one, Tensor) and one.numel() == 1 else None
+
+
+def _sum(tensors: Sequence[Any]) -> Tensor | None:
+    """What several numbers are together that `backward` is called on at once."""
+    numbers = [_single(one) for one in tensors]
+    known = [number.detach() for number in numbers if number is not None]
+    return sum(known[1:], start=known[0]) if len(known) == len(numbers) > 1 else None

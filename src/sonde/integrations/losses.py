@@ -5,7 +5,7 @@ alive, and found again by walking from the loss down to it, through multiplicati
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -14,6 +14,8 @@ from torch import Tensor
 
 _MOST_CALLS = 256
 _MOST_NODES = 64
+_MOST_ALONE = 4  # a reshaped logarithm of a softmax
+_MOST_BETWEEN = 1_000  # between the loss that is differentiated and the first that was computed for it
 _OF_CLASSES = ("cross_entropy", "nll_loss")
 _OF_ELEMENTS = (
     "binary_cross_entropy",
@@ -173,6 +175,52 @@ class Losses:
         self._calls[number] = call
         while len(self._calls) > _MOST_CALLS:
             self._calls.popitem(last=False)
+
+
+def numbers_of(things: Iterable[Any]) -> frozenset[int]:
+    """Autograd's numbers of tensors, and of what they are views or functions of alone: a few nodes down each."""
+    found: set[int] = set()
+    for thing in things:
+        node = thing.grad_fn if isinstance(thing, Tensor) else None
+        for _ in range(_MOST_ALONE):
+            if node is None:
+                break
+            found.add(node._sequence_nr())
+            inner = [following for following, _ in node.next_functions if following is not None]
+            node = inner[0] if len(inner) == 1 and inner[0].next_functions else None
+    return frozenset(found)
+
+
+def reached(root: Any, numbers: frozenset[int]) -> frozenset[int]:
+    """Which nodes of a graph, by autograd's numbers, a node is computed from; all where that would take long to tell.
+
+    Args:
+        root: Where to begin.
+        numbers: Of the nodes to look for. Older nodes than these are not gone through: a node is newer than its inputs.
+
+    Example:
+        >>> outputs = torch.zeros(3, requires_grad=True)
+        >>> one, other = outputs.sum(), outputs.square().sum()
+        >>> first, second = numbers_of([one]), numbers_of([other])
+        >>> reached((2 * one + 1).grad_fn, first | second) == first
+        True
+    """
+    oldest = min(numbers, default=None)
+    found: set[int] = set()
+    seen: set[Any] = set()
+    new = [root] if oldest is not None else []
+    while new:
+        node = new.pop()
+        number = node._sequence_nr()
+        if number < oldest or node in seen:
+            continue
+        seen.add(node)
+        if len(seen) > _MOST_BETWEEN:
+            return numbers
+        if number in numbers:
+            found.add(number)
+        new += [following for following, _ in node.next_functions if following is not None]
+    return frozenset(found)
 
 
 def _number(node: Any) -> float | None:

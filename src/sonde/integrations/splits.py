@@ -139,6 +139,11 @@ class Memory:
             self._places = self._read()
             self._held = []
 
+    def remember(self, tensors: Iterable[Any]) -> None:
+        """The same, and no tensor is kept."""
+        self.training(tensors)
+        self._places, self._held = self._read(), []
+
     def _read(self) -> list[_Memory]:
         return self._places + [
             _Memory(_reference(t.untyped_storage()), int(t.storage_offset()), t.shape, t.stride()) for t in self._held

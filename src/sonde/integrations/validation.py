@@ -1,26 +1,45 @@
 """Whether a loss that a script computes is one of the training or of a validation."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 
 from sonde.integrations.evaluations import Evaluations
-from sonde.integrations.losses import Call, Origin
+from sonde.integrations.losses import Call, Origin, numbers_of, reached
 from sonde.integrations.passes import Pass, Passes
-from sonde.integrations.splits import Memory, Place, Speech, is_rehearsal, names_of, words
+from sonde.integrations.splits import Data, Memory, Place, Speech, is_rehearsal, names_of, words
+
+_get_sequence_nr = torch._C._autograd._get_sequence_nr
+_MOST_UNCLAIMED = 256  # losses of one step; an evaluation of a large set that keeps gradients has more
+
+
+class _Unclaimed(NamedTuple):
+    """A loss of a model in eval mode, with gradients: of an evaluation, unless it is differentiated."""
+
+    place: Place
+    call: Call
+    value: Tensor
+    nodes: frozenset[int]
+    """Of its graph, by autograd's numbers: its own, and those of what it is computed from; none where it has none."""
+    start: int
+    """Autograd's number when its model was called."""
+    memory: Memory
+    """What it was computed from."""
 
 
 @final
 class Validation:
     """Finds the validation loss: what computes the training's loss, called without gradients or in eval mode.
 
-    An evaluation that keeps gradients is one where no `backward` follows. What is computed from an output of the
-    training itself (a number to be printed) is none, and neither is one on the data of the training: on the rows of its
-    data set, or on the memory that its targets are read from; or where a variable (`split = "train"`), the names of the
-    loader, or the line of the script say so. Evaluations of different loaders, and of different places of the script
-    and calls of `model.eval()` where there is no loader, are kept apart.
+    What is differentiated is training, whatever the mode: a loss of a model in eval mode with gradients is one of an
+    evaluation if an optimiser makes its next step, and until then neither that loss nor another of the same output of
+    the model was differentiated. What is computed from an output of the training itself (a number to be printed) is
+    none, and neither is one on the data of the training: on the rows of its data set, or on the memory that its targets
+    are read from; or where a variable (`split = "train"`), the names of the loader, or the line of the script say so.
+    Evaluations of different loaders, and of different places of the script and calls of `model.eval()` where there is
+    no loader, are kept apart.
 
     Args:
         passes: Over loaders.
@@ -33,8 +52,10 @@ class Validation:
         """How the training computes its loss."""
         self._factor = 1.0
         self._why_unknown = ""
-        self._unclaimed: tuple[Place, Call, Tensor] | None = None
-        self._in_eval_mode = self._in_evaluation = self._is_followed = False
+        self._unclaimed: list[_Unclaimed] = []
+        self._start = 0
+        """Autograd's number when a model was called last."""
+        self._in_eval_mode = self._in_evaluation = self._is_followed = self._has_gradients = False
         self._num_eval_calls = 0
         self._seen = self._found = self._is_fit_only = self._is_mixed = False
 
@@ -49,17 +70,29 @@ class Validation:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a loss was computed in eval mode that `backward` may be called on."""
-        return self._unclaimed is not None
+        """Whether a loss was computed in eval mode that may yet be differentiated."""
+        return bool(self._unclaimed)
 
-    def trained(self, origin: Origin | None) -> None:
-        """`backward` is called on a loss of this origin; None where nobody asked, which they must in doubt."""
+    def differentiated(self, tensors: Sequence[Any]) -> None:
+        """These are about to be differentiated: what they are computed from is no evaluation."""
         self._in_evaluation = False
-        if origin is None:
+        if not self._unclaimed:
             return
-        if self._unclaimed is not None and self._unclaimed[1] is not origin.call:
-            self._evaluations.add(*self._unclaimed)
-        self._unclaimed = None
+        looked_for = frozenset().union(*(one.nodes for one in self._unclaimed))
+        for root in (t.grad_fn for t in tensors if isinstance(t, Tensor)):
+            if root is None:
+                continue
+            found = reached(root, looked_for)
+            trained = {one.start for one in self._unclaimed if one.nodes & found}
+            if root._sequence_nr() >= self._start:  # so is what was detached, of the same output
+                trained |= {one.start for one in self._unclaimed if one.start == self._start and not one.nodes}
+            for one in self._unclaimed:
+                if one.start in trained and one.call.source == self.source:
+                    self._memory = one.memory
+            self._unclaimed = [one for one in self._unclaimed if one.start not in trained]
+
+    def trained(self, origin: Origin) -> None:
+        """`backward` is called on a loss of this origin."""
         if origin.call is None:
             self._why_unknown = self._why_unknown or origin.reason
         else:
@@ -74,12 +107,13 @@ class Validation:
         self._source, self._why_unknown = None, reason
 
     def called(self, model: nn.Module) -> bool:
-        """A whole model is about to be called; whether that is an evaluation."""
+        """A whole model is about to be called; whether that is an evaluation for certain."""
         self._is_followed = True
         self._in_eval_mode = not model.training
         self._in_evaluation = self._in_eval_mode or not torch.is_grad_enabled()
-        self._seen |= not torch.is_grad_enabled()
-        return self._in_evaluation
+        self._start, self._has_gradients = _get_sequence_nr(), torch.is_grad_enabled()
+        self._seen |= not self._has_gradients
+        return not self._has_gradients
 
     def eval_called(self) -> None:
         """A model was put into eval mode."""
@@ -109,21 +143,27 @@ class Validation:
             return
         if self._is_followed and not self._in_evaluation:
             return
-        place = self._place(given)
-        if place is None or is_rehearsal():
+        data, place = self._place(given)
+        # Checkpointing calls a model without gradients, and its outputs have some.
+        may_be_trained = self._in_eval_mode and (self._has_gradients or value.requires_grad)
+        if not may_be_trained:
+            self._is_fit_only |= data == "training"
+            self._is_mixed |= data == "unclear"
+        if data in ("training", "unclear") or is_rehearsal():
             return
         if weigh is not None:
             call = weigh(call)
-        if self._unclaimed is not None:
-            self._evaluations.add(*self._unclaimed)
-            self._unclaimed = None
-        if value.requires_grad:
-            self._unclaimed = place, call, value.detach()
-        else:
+        if not may_be_trained:
             self._evaluations.add(place, call, value)
+            return
+        memory, nodes = Memory(), numbers_of((value, *given)) if value.requires_grad else frozenset[int]()
+        memory.remember(given)
+        self._unclaimed.append(_Unclaimed(place, call, value.detach(), nodes, self._start, memory))
+        if len(self._unclaimed) > _MOST_UNCLAIMED:
+            self._evaluations.add(*self._unclaimed.pop(0)[:3])
 
-    def _place(self, given: Sequence[Any]) -> Place | None:
-        """What tells this evaluation from others; None where it is on the data of the training."""
+    def _place(self, given: Sequence[Any]) -> tuple[Data, Place]:
+        """Which data this evaluation is on, and what tells it from others."""
         now, training = self._passes.current, self._passes.training
         data, place = self._speech.place()
         if now is None or now is training:
@@ -135,15 +175,13 @@ class Validation:
                 now.says = words(names_of(now.loader()))
             is_fit = now.says == "training" or (training is not None and now.reads_like(training))
             data, place = ("training" if is_fit else "other"), Place(now, is_known=True)
-        self._is_fit_only |= data == "training"
-        self._is_mixed |= data == "unclear"
-        return None if data in ("training", "unclear") else place
+        return data, place
 
-    def finish(self) -> None:
-        """No `backward` follows any more."""
-        if self._unclaimed is not None:
-            self._evaluations.add(*self._unclaimed)
-            self._unclaimed = None
+    def settle(self) -> None:
+        """What was not differentiated until now, as an optimiser makes its step or the script ends, never will be."""
+        for one in self._unclaimed:
+            self._evaluations.add(one.place, one.call, one.value)
+        self._unclaimed = []
 
     def take(self, num_micro: int) -> dict[str, Tensor]:
         """The losses of the evaluations since the last call, in the unit of the training's; `loss` is the first.
