@@ -4,8 +4,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
+from sonde.probes.calls import CALLS
 from sonde.probes.probe import Probe
+
+
+def num_told(net: nn.Module) -> int:
+    """Of how many of its modules somebody is told when they are called. On the modules there is nothing at any time."""
+    for module in net.modules():
+        assert not module._forward_hooks
+        assert not module._forward_pre_hooks
+    return sum(module in CALLS for module in net.modules())
 
 
 def iteration(probe: Probe, work: Callable[[], Any], slots: Sequence[int] | None = None) -> dict[str, float]:

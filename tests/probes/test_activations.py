@@ -21,6 +21,8 @@ from sonde.kernels.histograms import PERCENTS
 from sonde.probes.activation_functions import ACTIVATION_FUNCTIONS, activation_function
 from sonde.probes.activations import Activations
 
+from .armed import num_told
+
 
 @pytest.fixture(autouse=True)
 def _small_and_repeatable() -> Iterator[None]:
@@ -422,27 +424,23 @@ def test_training_is_the_same_to_the_bit(model: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(_train(True, model), _train(False, model), strict=True))
 
 
-def _num_hooks(net: nn.Module) -> int:
-    return sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in net.modules())
-
-
 def test_nothing_is_left_and_copies_are_clean() -> None:
     net, data = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), torch.randn(3, 4)
     probe = Activations({"": net})
     probe.arm([0, 1])
     net(data)
-    assert _num_hooks(net) == 2
+    assert num_told(net) == 2
     file = io.BytesIO()
     torch.save(net, file)
     file.seek(0)
     copies = [copy.deepcopy(net), pickle.loads(pickle.dumps(net)), torch.load(file, weights_only=False)]
     assert len(probe.collect()) == 2
-    assert _num_hooks(net) == 0
+    assert num_told(net) == 0
     for twin in copies:
         assert torch.equal(twin(data), net(data))
     probe.arm([0, 1])
     probe.close()
-    assert _num_hooks(net) == 0
+    assert num_told(net) == 0
     assert probe.num_slots == 0
     assert probe.collect() == []
 

@@ -28,19 +28,11 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from sonde.core.frames import is_missing
 from sonde.probes.attention import Attention
 
-from .armed import iteration
+from .armed import iteration, num_told
 
 
 def modes() -> list[TorchFunctionMode]:
     return list(_get_current_function_mode_stack())  # type: ignore[no-untyped-call]
-
-
-def num_hooks(model: nn.Module) -> int:
-    return sum(
-        len(hooks)
-        for module in model.modules()
-        for hooks in (module._forward_hooks, module._forward_pre_hooks, module._forward_hooks_always_called)
-    )
 
 
 without_a_gpu_skipped = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
@@ -356,7 +348,7 @@ def test_slots_are_blocks_and_what_lies_outside() -> None:
         for slot, name in enumerate(["D.layers.0.attn", "D.layers.1.attn", "D.layers.2.attn", "D.pool"]):
             found = iteration(probe, lambda: backward(net(torch.randn(2, 6, 16)).sum()), [slot])
             assert set(found) == {f"{tag}{name}" for tag in probe.yields}
-            assert not num_hooks(net)
+            assert not num_told(net)
 
 
 def test_encoder_and_decoder_of_torch_are_measured_with_cross_attention() -> None:
@@ -385,7 +377,7 @@ def test_softmax_of_a_router_is_not_attention() -> None:
         assert not iteration(probe, lambda: backward(net(torch.randn(2, 6, 16)).sum()))
     assert probe.not_measured() == {"attn/*": "no attention was seen in the calls of the model's modules"}
     probe.arm(range(3))
-    assert not num_hooks(net)
+    assert not num_told(net)
 
 
 def test_three_dimensions_need_a_product_of_activations() -> None:
@@ -576,7 +568,7 @@ def test_exception_in_a_forward_leaves_no_mode_behind() -> None:
         net(torch.randn(2, 6, 16))
     assert not modes()
     assert len(probe.collect()) == 1
-    assert not num_hooks(net)
+    assert not num_told(net)
 
 
 @pytest.mark.parametrize("end", [Attention.collect, Attention.close])
@@ -590,7 +582,7 @@ def test_interrupt_in_a_forward_leaves_nothing_behind_after_the_iteration(end: C
         end(probe)
         left = modes()
     assert left == [other]
-    assert not num_hooks(net)
+    assert not num_told(net)
 
 
 def test_models_can_be_copied_and_saved_while_armed() -> None:
@@ -604,8 +596,8 @@ def test_models_can_be_copied_and_saved_while_armed() -> None:
     x = torch.randn(2, 6, 16)
     assert torch.equal(copied(x), loaded(x))
     assert not probe.collect()
-    assert not num_hooks(net)
-    assert num_hooks(copied)  # they do nothing
+    assert not num_told(net)
+    assert not num_told(copied)
 
 
 def test_values_are_missing_where_no_query_sees_anything_and_nan_where_it_was_measured() -> None:
@@ -636,13 +628,13 @@ def test_modules_in_compiled_regions_are_not_touched() -> None:
     probe = Attention({"": net})
     assert probe.num_slots == 3
     probe.arm([1])
-    assert not num_hooks(net)
+    assert not num_told(net)
     assert not probe.collect()
     assert probe.not_measured() == {"attn/*@layers.1": "it lies in a compiled region"}
     outer: Any = torch.compile(net, backend="eager")
     wrapped = Attention({"": outer})
     wrapped.arm(range(3))
-    assert not num_hooks(net)
+    assert not num_told(net)
     wrapped.close()
 
 
@@ -669,4 +661,40 @@ def test_failure_of_ours_is_said_when_the_iteration_is_over() -> None:
     assert not modes()
     with pytest.raises(TypeError, match="_of_queries"):
         probe.collect()
-    assert not num_hooks(net)
+    assert not num_told(net)
+
+
+class Rotating(nn.Module):
+    """Its own small function is compiled; a mode of the user's is on around it, and attention comes after."""
+
+    def __init__(self, rotate: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.qkv, self.rotate, self.mode = nn.Linear(8, 24), rotate, BaseTorchFunctionMode()
+
+    def forward(self, x: Tensor) -> Tensor:
+        with self.mode:
+            q, k, v = self.rotate(self.qkv(x)).chunk(3, -1)
+            assert modes()[-1] is self.mode
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # dynamo's own
+def test_compiled_function_inside_attention_is_not_compiled_again() -> None:
+    torch.compiler.reset()
+    num_graphs = 0
+
+    def note(graph: torch.fx.GraphModule, _: Any) -> Any:
+        nonlocal num_graphs
+        num_graphs += 1
+        return graph.forward
+
+    net = nn.Sequential(Rotating(torch.compile(lambda x: x.roll(1, -1), backend=note, fullgraph=True)))
+    probe, x = Attention({"": net}), torch.randn(2, 5, 8)
+    net(x).sum().backward()
+    num_before = num_graphs
+    for _ in range(3):
+        assert iteration(probe, lambda: net(x).sum().backward())["attn/entropy@0"] > 0
+        net(x).sum().backward()
+    assert num_graphs == num_before
+    assert not modes()
+    torch.compiler.reset()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from tests.probes.armed import num_told
 from tests.probes.preflight_loop import Loop
 from torch import Tensor, nn
 from torch.nn import functional
@@ -166,4 +167,4 @@ def test_training_is_the_same_bit_for_bit_and_no_hook_stays() -> None:
         of_softmax(alone(x), y).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     assert all(torch.equal(a, b) for a, b in zip(watched.parameters(), alone.parameters(), strict=True))
-    assert not watched._forward_hooks
+    assert num_told(watched) == 0

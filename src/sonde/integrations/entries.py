@@ -229,6 +229,5 @@ EVAL = Seam(nn.Module, "train", _wrap_train)
 ZERO_GRADS = (Seam(torch.optim.Optimizer, "zero_grad", _wrap_zero_grad), Seam(nn.Module, "zero_grad", _wrap_zero_grad))
 COMPILE = Seam(torch, "compile", _wrap_compiler)
 COMPILE_IN_PLACE = Seam(nn.Module, "compile", _wrap_compiler)
-SCRIPT = Seam(torch.jit, "script", _wrap_compiler)
 LOSSES = tuple(Seam(functional, name, _wrap_loss) for name in _LOSSES if hasattr(functional, name))
 """Modules such as `nn.CrossEntropyLoss` call them by their names in the module."""

@@ -95,7 +95,6 @@ class Loop:
         listening.at(self._on_fetch, entries.LOADER_NEXT)
         listening.at(self._on_eval, entries.EVAL)
         listening.at(self._on_compile, entries.COMPILE, entries.COMPILE_IN_PLACE)
-        listening.at(self._on_script, entries.SCRIPT)
         listening.at(self._on_scaler_step, SCALER_STEP)
         listening.at(self._on_loss, *entries.LOSSES)
         listening.at(self._on_zero_grad, *entries.ZERO_GRADS)
@@ -124,13 +123,7 @@ class Loop:
     # What is trained.
 
     def _on_compile(self, _what: Any) -> None:
-        """Torch warns about hooks on all modules where it compiles one, and compiles them along."""
-        self._roots.stop_following()
         self._listening.compiles()
-
-    def _on_script(self, what: Any) -> None:
-        if isinstance(what, nn.Module):
-            self._roots.scripted(what)
 
     def _begin(self, optimizer: Optimizer | None = None) -> None:
         """Start to watch, if there is anything to watch: this optimiser, or all that there are."""
@@ -174,11 +167,7 @@ class Loop:
             return
         num = len(self._trainings.optimizers)
         if num == 1 or len(self._iterations.stepped) == num or is_evaluation:
-            known = set(module._forward_pre_hooks)
             self._close()
-            for key, hook in list(module._forward_pre_hooks.items()):
-                if key not in known:  # attached for the iteration that begins with this very call, which torch misses
-                    hook(module, args, kwargs) if key in module._forward_pre_hooks_with_kwargs else hook(module, args)
 
     def gave_loss(self, module: nn.Module, args: Any, kwargs: Any, loss: Tensor) -> None:
         """A whole model gave a single number, which may be the loss of the training or of an evaluation."""

@@ -13,6 +13,7 @@ from sonde.probes.activations import Activations
 from sonde.probes.allocators import Allocators
 from sonde.probes.attention import Attention
 from sonde.probes.batches import Batches, counts_of
+from sonde.probes.calls import CALLS
 from sonde.probes.devices import Devices
 from sonde.probes.features import Features
 from sonde.probes.gains import Gains
@@ -89,6 +90,8 @@ class Probing:
         self._late: list[Probe] = [self._phases, spectra]
         """What they find comes in a later iteration."""
         self._is_first = True
+        self._let_go = CALLS.hold()
+        """Most trainings compile in the first iteration."""
         self._armed: list[Probe] = []
         self._version, self._last = -1, -1
         self._turns = [0] * len(self._probes)
@@ -100,13 +103,18 @@ class Probing:
     def arm(self) -> bool:
         """An iteration begins; whether a slot has its first turn in it, for which a probe may prepare much.
 
-        Nothing is armed in the first one: what is compiled then would be compiled with our hooks, and once more without
-        them. The cadences of what has hooks begin at the second.
+        Nothing is armed in the first one, which is unlike all others: cadences begin at the second.
         """
         self._armed.clear()
         if self._is_first:
             self._is_first = False
             return False
+        try:
+            return self._arm()
+        finally:
+            self._let_go()
+
+    def _arm(self) -> bool:
         schedule = self._schedule
         with self._guard:
             self.preflight.arm()
@@ -206,6 +214,7 @@ class Probing:
         for close in [*(probe.close for _, probe in self._probes), self.preflight.close, self.settings.close]:
             with self._guard:
                 close()
+        self._let_go()
         self._models = {}
         self._begun.clear()
 

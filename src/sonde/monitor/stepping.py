@@ -17,7 +17,7 @@ from sonde.monitor.probing import Probing
 from sonde.monitor.schedule import Schedule
 from sonde.monitor.sharing import Sharing
 from sonde.monitor.sheets import Key, Sheet
-from sonde.probes.hooks import take_off
+from sonde.probes.calls import CALLS
 from sonde.probes.seams import CLIP_BY_NORM, CLIP_BY_VALUE, MAKE_GRAPHS, SCALER_STEP, Clip, ScalerStep
 from sonde.streams.logs import logger
 
@@ -197,9 +197,9 @@ class Stepping:
                     sheet.add(Key("clip_scale", optimised.name), scale)
 
     def _on_graphs(self, callables: Sequence[Any]) -> None:
-        """Modules with hooks cannot be made graphs: ours go."""
+        """What is computed to make graphs is no training: nobody is told of it."""
         with self._guard:
-            take_off(part for module in callables if isinstance(module, nn.Module) for part in module.modules())
+            CALLS.forget(part for module in callables if isinstance(module, nn.Module) for part in module.modules())
 
     def _on_load(self, optimizer: Optimizer) -> None:
         with self._guard:

@@ -18,8 +18,10 @@ from sonde.core.records import Float64
 from sonde.core.tags import clean_name
 from sonde.probes.apart import apart
 from sonde.probes.blocks import blocks_of
-from sonde.probes.hooks import Hook, is_compiled, lineages, readable
+from sonde.probes.calls import CALLS
+from sonde.probes.hooks import is_compiled, lineages, readable
 from sonde.probes.probe import Reading, Row
+from sonde.probes.seams import compiled_code
 from sonde.probes.stopwatch import Stopwatch
 
 _MOST_QUERIES = 64
@@ -68,8 +70,6 @@ class Attention:
     later only those are hooked. Values that are not finite come through as they are. Not measured: modules in
     compiled regions, kernels that torch does not know (flash-attn, xFormers) and `flex_attention`; and, since listening
     would switch off torch's fast path, `nn.MultiheadAttention` that is frozen and in evaluation mode.
-
-    A function compiled by itself that a listened-to module calls is compiled once more for listening.
 
     Args:
         models: By name; a name that is not empty stands before the names of the model's modules.
@@ -238,50 +238,64 @@ class _Listener(TorchFunctionMode):
         self._thread: int | None = None
         self._products: set[tuple[int, ...]] = set()
         self._heads: int | None = None
-        self._attached: list[tuple[Hook, Any]] = []
-        for place in places:
-            before, after = Hook(self._before), Hook(self._after)
-            # Other people's hooks stay outside: ours are the last before a call and the first after it.
-            self._attached.append((before, place.module.register_forward_pre_hook(before)))
-            self._attached.append((after, place.module.register_forward_hook(after, prepend=True, always_call=True)))
+        self._aside: int | None = None
+        """Where on the stack it was before compiled code began."""
+        self._leave = [CALLS.around(place.module, self._before, self._after) for place in places]
+        if places:
+            self._leave.append(compiled_code().listen(self._step_aside))
 
     def release(self) -> None:
         """Hook nothing any more."""
-        for hook, handle in self._attached:
-            handle.remove()
-            hook.drop()
-        self._attached.clear()
+        for leave in self._leave:
+            leave()
+        self._leave.clear()
         self._names.clear()
         self._calls.clear()
         self._off_stack()  # there still where a call ended in a KeyboardInterrupt, which no hook is told of
 
-    def _before(self, module: nn.Module, _args: Any) -> None:
+    def _before(self, module: nn.Module, _args: Any, _kwargs: Any) -> None:
         # A mode belongs to a thread, and `DataParallel` runs copies of a module in several.
         if self._thread not in (None, threading.get_ident()) or id(module) not in self._names:
             return
         if not self._calls:
             if not torch.is_grad_enabled() or self._names[id(module)] in self.found or _may_be_fast(module):
                 return
-            self._thread, self.heard = threading.get_ident(), True
+            self._thread, self.heard, self._aside = threading.get_ident(), True, None
             self._products.clear()
             _push_mode(self)  # type: ignore[no-untyped-call]
         self._calls.append(module)
 
-    def _after(self, module: nn.Module, _args: Any, _output: Any) -> None:
+    def _after(self, module: nn.Module) -> None:
         if self._calls and self._calls[-1] is module and self._thread == threading.get_ident():
             self._calls.pop()
             if not self._calls:
                 self._thread = None
                 self._off_stack()
 
-    def _off_stack(self) -> None:
+    def _step_aside(self, is_compiled: bool) -> None:
+        """Not be on the stack while compiled code runs, which guards on what is there."""
+        if not self._calls or self._thread != threading.get_ident():
+            return
+        if is_compiled:
+            self._aside = self._off_stack() if self._aside is None else self._aside
+        elif self._aside is not None:
+            place, self._aside = self._aside, None
+            above = [_pop_mode() for _ in _get_current_function_mode_stack()[place:]]  # type: ignore[no-untyped-call]
+            for mode in (self, *reversed(above)):  # under those that the training has put above it
+                _push_mode(mode)
+
+    def _off_stack(self) -> int | None:
+        """Where it was; None where it is not on the stack."""
         stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-        if self in stack:
-            above = stack[stack.index(self) + 1 :]
-            for _ in range(len(above) + 1):
-                _pop_mode()  # type: ignore[no-untyped-call]
-            for mode in above:
-                _push_mode(mode)  # type: ignore[no-untyped-call]
+        if self not in stack:
+            return None
+        place: int = stack.index(self)
+        above = stack[place + 1 :]
+        for _ in range(len(above) + 1):
+            _pop_mode()  # type: ignore[no-untyped-call]
+        for mode in above:
+            _push_mode(mode)  # type: ignore[no-untyped-call]
+        return place
 
     def __torch_function__(
         self,

@@ -1,29 +1,23 @@
-"""Hooks that training cannot notice: what is attached for an iteration, and where nothing may be attached."""
+"""What listens to the modules and tensors of a training for an iteration, and where nothing may listen."""
 
 import dataclasses
-import functools
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
+from sonde.probes.calls import CALLS, Before
 from sonde.probes.stopwatch import Stopwatch
-
-# What a hook becomes in a copy of a model or in a file: called with anything, it does nothing and gives None. Of the
-# standard library alone, so that a file opens where Sonde is not installed: no level is as low as this one.
-nothing: Callable[..., None] = functools.partial(logging.getLogger("unused").log, -1)
 
 
 @final
 class Hook:
-    """A function as a hook of a module or a tensor.
+    """A function as a hook of a tensor.
 
     Calling it calls the function and gives None, so that no output and no gradient is ever replaced. Where it is called
-    inside a region that is being compiled or traced, it does nothing and leaves nothing in the graph. A copy
-    (`copy.deepcopy`) and what comes back from a file (`pickle`, `torch.save`) is `nothing`: models may be copied and
-    saved at any time.
+    inside a region that is being compiled or traced, it does nothing and leaves nothing in the graph. Torch copies and
+    saves tensors without their hooks.
 
     Args:
         function: Called with whatever torch gives; what it returns is dropped.
@@ -38,7 +32,7 @@ class Hook:
         [1]
     """
 
-    __torch_unserializable__ = True  # torch saves tensors without their hooks, and warns unless they say that it may
+    __torch_unserializable__ = True  # torch warns of hooks that it does not save, unless they say that it may
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function: Callable[..., Any] = function
@@ -50,21 +44,14 @@ class Hook:
 
     def drop(self) -> None:
         """Let go of the function: whoever still holds the hook (a graph, a frame) holds nothing of ours."""
-        self._function = nothing
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
-        return nothing
-
-    def __copy__(self) -> Callable[..., None]:
-        return nothing
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial, (logging.getLogger("unused").log, -1)
+        self._function = _nothing
 
 
 @final
 class Hooks:
-    """The hooks of one iteration, attached one by one and taken away together.
+    """What listens in one iteration, attached piece by piece and taken away together.
+
+    On modules nothing is registered (see `Calls`).
 
     A function that fails must not fail in the middle of a forward or backward pass: the first exception is kept, no
     function of this set is called any more, and `release` raises it where the monitor listens.
@@ -74,19 +61,19 @@ class Hooks:
     """
 
     def __init__(self, clock: Stopwatch | None = None) -> None:
-        self._attached: list[tuple[Hook, Any]] = []
+        self._attached: list[tuple[Hook, Callable[[], None]]] = []
         self._failure: Exception | None = None
         self._clock = clock or Stopwatch()
 
-    def before(self, module: nn.Module, function: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]) -> None:
-        """Call `function(module, args, kwargs)` before each forward of the module."""
+    def before(self, module: nn.Module, function: Before) -> None:
+        """Call `function(module, args, kwargs)` before each call of the module."""
         hook = self._guarded(function)
-        self._attached.append((hook, module.register_forward_pre_hook(hook, with_kwargs=True)))
+        self._attached.append((hook, CALLS.before(module, hook)))
 
     def after(self, module: nn.Module, function: Callable[[nn.Module, Any, Any], None]) -> None:
-        """Call `function(module, args, output)` after each forward of the module."""
-        hook = self._guarded(function)
-        self._attached.append((hook, module.register_forward_hook(hook)))
+        """Call `function(module, args, output)` after each call of the module."""
+        hook = self._guarded(lambda module, args, _kwargs, output: function(module, args, output))
+        self._attached.append((hook, CALLS.after(module, hook)))
 
     def on_gradient(self, tensor: Tensor, function: Callable[[Tensor], None]) -> None:
         """Call `function(gradient)` when the gradient of a tensor that requires one is known.
@@ -96,7 +83,7 @@ class Hooks:
         """
         hook = self._guarded(function)
         handle = tensor.register_hook(hook)  # type: ignore[no-untyped-call]
-        self._attached.append((hook, handle))
+        self._attached.append((hook, handle.remove))
 
     @property
     def is_idle(self) -> bool:
@@ -109,8 +96,8 @@ class Hooks:
         Raises:
             Exception: what a function raised, if one did.
         """
-        for hook, handle in self._attached:
-            handle.remove()
+        for hook, leave in self._attached:
+            leave()
             hook.drop()
         self._attached.clear()
         if self._failure is not None:
@@ -129,21 +116,7 @@ class Hooks:
         return Hook(call)
 
 
-def take_off(modules: Iterable[nn.Module]) -> None:
-    """Take all hooks of ours off some modules, whoever attached them; what they were for is not measured this time.
-
-    Example:
-        >>> net, hooks = nn.Linear(1, 1), Hooks()
-        >>> hooks.before(net, lambda *_: None)
-        >>> take_off([net])
-        >>> len(net._forward_pre_hooks)
-        0
-        >>> hooks.release()
-    """
-    for module in modules:
-        for attached in (module._forward_pre_hooks, module._forward_hooks):
-            for key in [key for key, hook in attached.items() if type(hook).__module__.startswith("sonde.")]:
-                del attached[key]
+def _nothing(*_args: Any, **_kwargs: Any) -> None: ...
 
 
 def _is_tracing() -> bool:

@@ -5,6 +5,7 @@ and result are untouched; a listener that fails is the monitor's problem, not th
 """
 
 import functools
+import importlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -118,10 +119,30 @@ def _wrap_make_graphs(original: Callable[..., Any], tell: Callable[[Any], None])
     return make
 
 
+def _wrap_set_frame(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def set_frame(callback: Any) -> Any:
+        if callback is not None:
+            tell(True)  # before: what is called once it is set would be compiled
+            return original(callback)
+        result = original(callback)
+        tell(False)
+        return result
+
+    return set_frame
+
+
+@functools.cache
+def compiled_code() -> Seam:
+    """Tells True where code compiled by `torch.compile` is about to be called, False where it, or a part, is over."""
+    # Importing the compiler takes a second, and most who import this have no use for it.
+    return Seam(importlib.import_module("torch._dynamo.eval_frame"), "_maybe_set_eval_frame", _wrap_set_frame)
+
+
 # `clip_grad_norm_` calls the first one by its name in the module, so that it is seen however it was imported. The
 # second has no such inside: where it was imported by name before the watching began, it is not seen.
 CLIP_BY_NORM = Seam(clip_grad, "_clip_grads_with_norm_", _wrap_clip_by_norm)
 CLIP_BY_VALUE = Seam(torch.nn.utils, "clip_grad_value_", _wrap_clip_by_value)
 SCALER_STEP = Seam(torch.amp.GradScaler, "step", _wrap_scaler_step)
-# It refuses modules with hooks. Where it was imported by name before the watching began, it is not seen.
+# Where it was imported by name before the watching began, it is not seen.
 MAKE_GRAPHS = Seam(torch.cuda, "make_graphed_callables", _wrap_make_graphs)

@@ -1,0 +1,218 @@
+"""Being told of the calls of modules, with nothing on the modules."""
+
+import itertools
+import types
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, final
+
+import torch
+from torch import nn
+from torch._C._dynamo.eval_frame import get_eval_frame_callback
+
+Before = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]
+After = Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]
+
+
+@final
+class Calls:
+    """Tells of the calls of modules: nothing is registered on a module, nor on all of them.
+
+    Hooks on modules are noticed: fused paths of torch look for them, compiled code guards on their number, copies and
+    files of a model carry them along. Here the code of `nn.Module.__call__` itself is another one while anybody is
+    told, and it is torch's own again afterwards. The code and not the function: torch's compiler takes a short cut
+    where the function is the one it knows, and so never sees what this one does. Where the compiler did read through it
+    (a class with a `__call__` of its own that calls that of `nn.Module`), compiled code guards on it: then it stays.
+
+    Nobody is told inside a region that is compiled, traced or exported.
+
+    Example:
+        >>> net, seen = nn.Linear(2, 1), []
+        >>> leave = CALLS.before(net, lambda module, args, kwargs: seen.append(args[0].shape))
+        >>> _ = net(torch.ones(3, 2))
+        >>> leave()
+        >>> _ = net(torch.ones(4, 2))
+        >>> seen
+        [torch.Size([3, 2])]
+    """
+
+    def __init__(self) -> None:
+        self._told: dict[int, _Told] = {}
+        """By the `id` of a module, and by 0 for all of them."""
+        self._keys = itertools.count()
+        self._num_holds = 0
+        self._stays = False
+        self._function: Any = nn.Module.__call__
+        self._torch_code: types.CodeType = self._function.__code__
+        self._call = types.FunctionType(self._torch_code, self._function.__globals__, self._function.__name__)
+        # By its file the compiler knows that it is not to be compiled by itself.
+        self._code = _wrapped_call_impl.__code__.replace(co_filename=self._torch_code.co_filename)
+        names = {
+            "told": self._told,
+            "compiler": get_eval_frame_callback,
+            "tell": self._tell,
+            "call": self._call,
+            "note": self._noting(),
+        }
+        self._names = {f"_sonde_{name}": value for name, value in names.items()}
+
+    def before(self, module: nn.Module, function: Before) -> Callable[[], None]:
+        """Call `function(module, args, kwargs)` before each call of the module; what to call to end that."""
+        return self._add(self._of(module), "befores", function)
+
+    def after(self, module: nn.Module, function: After) -> Callable[[], None]:
+        """Call `function(module, args, kwargs, output)` after each call of the module; what to call to end that."""
+        return self._add(self._of(module), "afters", function)
+
+    def around(self, module: nn.Module, enter: Before, leave: Callable[[nn.Module], None]) -> Callable[[], None]:
+        """Call these as close to each call of the module as can be, `leave` also where the call ends in an exception.
+
+        Nothing else of ours comes in between.
+        """
+        return self._add(self._of(module), "arounds", (enter, leave))
+
+    def around_all(self, enter: Before, leave: Callable[[nn.Module], None], after: After) -> Callable[[], None]:
+        """Call these around the calls of all modules, `leave` also where one ends in an exception, before `after`."""
+        undo = [
+            self._add(self._of(None), "arounds", (enter, leave)),
+            self._add(self._of(None), "afters", after),
+        ]
+
+        def leave_all() -> None:
+            for one in undo:
+                one()
+
+        return leave_all
+
+    def hold(self) -> Callable[[], None]:
+        """Have the code in place though nobody need be told, so that what is compiled meanwhile stays valid later."""
+        self._num_holds += 1
+        self._begin()
+        is_held = True
+
+        def release() -> None:
+            nonlocal is_held
+            if is_held:
+                is_held = False
+                self._num_holds -= 1
+                self._end()
+
+        return release
+
+    def forget(self, modules: Iterable[nn.Module]) -> None:
+        """Tell nobody any more of these modules."""
+        for module in modules:
+            self._told.pop(id(module), None)
+        self._end()
+
+    def __contains__(self, module: nn.Module) -> bool:
+        told = self._told.get(id(module))
+        return told is not None and told.is_of(module)
+
+    def _of(self, module: nn.Module | None) -> "_Told":
+        key = 0 if module is None else id(module)
+        told = self._told.get(key)
+        if told is None or not told.is_of(module):
+            told = self._told[key] = _Told(key, module)
+        return told
+
+    def _add(self, told: "_Told", kind: str, function: Any) -> Callable[[], None]:
+        key = next(self._keys)
+        functions: dict[int, Any] = getattr(told, kind)
+        functions[key] = function
+        self._begin()
+
+        def leave() -> None:
+            functions.pop(key, None)
+            if told.is_idle and self._told.get(told.key) is told:
+                del self._told[told.key]
+            self._end()
+
+        return leave
+
+    def _begin(self) -> None:
+        if self._function.__code__ is self._torch_code:
+            self._function.__globals__.update(self._names)
+            self._function.__code__ = self._code
+
+    def _end(self) -> None:
+        if not (self._told or self._num_holds or self._stays) and self._function.__code__ is self._code:
+            self._function.__code__ = self._torch_code
+
+    def _noting(self) -> Callable[[], bool]:
+        def note() -> bool:
+            self._stays = True
+            return True
+
+        # As `torch.compiler.assume_constant_result` has it: called where the compiler reads it, and not compiled.
+        note._dynamo_marked_constant = True  # type: ignore[attr-defined]
+        return note
+
+    def _tell(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a module, and tell whoever is to be told."""
+        found = (self._told.get(0), self._told.get(id(module)))
+        places = [told for told in found if told is not None and told.is_of(module)]
+        if not places or _is_traced():
+            return self._call(module, *args, **kwargs)
+        for place in places:
+            place.tell("befores", module, args, kwargs)
+        arounds = [pair for place in places for pair in place.arounds.values()]
+        entered: list[Callable[[nn.Module], None]] = []
+        try:
+            for enter, leave in arounds:
+                entered.append(leave)
+                enter(module, args, kwargs)
+            output = self._call(module, *args, **kwargs)
+        finally:
+            for leave in reversed(entered):
+                leave(module)
+        for place in places:
+            place.tell("afters", module, args, kwargs, output)
+        return output
+
+
+@final
+class _Told:
+    """Who is told of the calls of a module, each by a number that grows."""
+
+    def __init__(self, key: int, module: nn.Module | None) -> None:
+        self.key = key
+        self._module = None if module is None else weakref.ref(module)
+        self.befores: dict[int, Before] = {}
+        self.afters: dict[int, After] = {}
+        self.arounds: dict[int, tuple[Before, Callable[[nn.Module], None]]] = {}
+
+    def is_of(self, module: nn.Module | None) -> bool:
+        """Whether it is about this one, and not about one that was at the same place in memory."""
+        return self._module is None or self._module() is module
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.befores or self.afters or self.arounds)
+
+    def tell(self, kind: str, *event: Any) -> None:
+        """Tell everyone, those too who come while others are told: for the iteration that begins with this call."""
+        functions: dict[int, Callable[..., None]] = getattr(self, kind)
+        last = -1
+        while fresh := [key for key in functions if key > last]:
+            for last in fresh:
+                if last in functions:
+                    functions[last](*event)
+
+
+def _is_traced() -> bool:
+    return torch._C._get_tracing_state() is not None or torch.fx._symbolic_trace.is_fx_tracing()
+
+
+# Its code runs as that of `nn.Module.__call__`, with the names of that function's module.
+def _wrapped_call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
+    if torch.compiler.is_compiling():
+        _sonde_note()  # type: ignore[name-defined]  # noqa: F821
+    # Where a compiler waits for the next call of a function, to compile it, that must not be one of ours.
+    elif (id(self) in _sonde_told or 0 in _sonde_told) and _sonde_compiler() is None:  # type: ignore[name-defined]  # noqa: F821
+        return _sonde_tell(self, args, kwargs)  # type: ignore[name-defined]  # noqa: F821
+    return _sonde_call(self, *args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
+
+
+CALLS = Calls()
+"""That of this process."""
