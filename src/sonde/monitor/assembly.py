@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from sonde.core import late_rows
 from sonde.core.frames import MISSING, Columns, Detail, Float32, Frame
@@ -348,6 +349,8 @@ class Assembly:
         total = found.get(Key("clip", optimizer, slot=place))
         if total is None or not np.isfinite(total[0]):
             return float("nan")
+        if clip.dtype.itemsize < torch.float32.itemsize:  # torch divides in the format of the norm
+            return min(1.0, float(clip.limit / (torch.tensor(total[0], dtype=clip.dtype, device="cpu") + 1e-6)))
         return min(1.0, clip.limit / (float(total[0]) + 1e-6))
 
     def _layers(self, sheet: Sheet, key: Key, found: Mapping[Key, Float64], of_layers: Mapping[Key, Layers]) -> None:
