@@ -44,6 +44,8 @@ class Settings:
     poison: float | None
     """Put into a gradient near the end."""
     doctor: str
+    magnitude: float
+    """What the loss is multiplied by."""
     budget: float = math.inf
 
 
@@ -68,6 +70,7 @@ def settings_of(seed: int) -> Settings:
         parts=rng.random() < 0.2,
         poison=rng.choice(VALUES) if rng.random() < 0.5 else None,
         doctor=rng.choice(["off", "off", "thread"]),
+        magnitude=1.0 if scaler else rng.choice([1.0] * 6 + [1e-18, 1e15]),
     )
 
 
@@ -219,6 +222,7 @@ class Training:
                     for net in self.models.values():
                         logits = net(logits)
                     loss = functional.cross_entropy(logits, y)
+                loss = loss * s.magnitude
                 parts = {"task": loss, "penalty": 0.1 * logits.float().square().mean()} if s.parts else {}
                 loss = sum(parts.values()) if parts else loss
                 truth.loss(loss, parts, logits, y if s.through_loader else None)

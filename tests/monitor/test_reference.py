@@ -45,14 +45,14 @@ def test_every_recorded_series_agrees_over_a_thousand_steps_at_default_settings(
     settings = replace(
         settings_of(0), kind="mlp", cadence=None, num_steps=1050, num_micro=1, autocast=False, scaler=False, budget=0.01
     )
-    training = Training(1, replace(settings, poison=None, schedule=False, doctor="thread"))
+    training = Training(1, replace(settings, poison=None, schedule=False, doctor="thread", magnitude=1.0))
     wrong = disagreements(tmp_path / "run", training.run(tmp_path / "run"))
     assert not wrong, "\n".join(wrong[:20])
 
 
 def test_every_recorded_series_agrees_where_the_trajectory_is_known(tmp_path: Path) -> None:
     settings = replace(settings_of(0), kind="mlp", cadence=EVERY_STEP, num_steps=70, num_micro=1, scaler=False)
-    training = Training(2, replace(settings, poison=None, clip="norm", autocast=False))
+    training = Training(2, replace(settings, poison=None, clip="norm", autocast=False, magnitude=1.0))
     wrong = disagreements(tmp_path / "run", training.run(tmp_path / "run"))
     assert not wrong, "\n".join(wrong[:20])
     assert len(sonde.load(tmp_path / "run").series("grad/trajectory_dimension").step) == 7
