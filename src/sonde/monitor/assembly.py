@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from sonde.core import late_rows
 from sonde.core.frames import MISSING, Columns, Detail, Float32, Frame
@@ -29,6 +30,7 @@ from sonde.signals.moments import Moments, MomentsState
 from sonde.signals.trajectory import Trajectory
 
 _NAMED_STEPS = 10  # between two rows that name parameters that are not finite
+_SMALLEST = float(np.finfo(np.float32).tiny)
 _RESTED_ROWS = 8  # small ones, after which the training gets the interpreter
 _MOST_STAMPS = 16  # one at a time is waited for
 _MOST_COLUMNS = 256  # which parameters have a gradient may change at every step (experts)
@@ -348,6 +350,8 @@ class Assembly:
         total = found.get(Key("clip", optimizer, slot=place))
         if total is None or not np.isfinite(total[0]):
             return float("nan")
+        if clip.dtype.itemsize < torch.float32.itemsize:  # torch divides in the format of the norm
+            return min(1.0, float(clip.limit / (torch.tensor(total[0], dtype=clip.dtype, device="cpu") + 1e-6)))
         return min(1.0, clip.limit / (float(total[0]) + 1e-6))
 
     def _layers(self, sheet: Sheet, key: Key, found: Mapping[Key, Float64], of_layers: Mapping[Key, Layers]) -> None:
@@ -369,6 +373,7 @@ class Assembly:
         """Updates against the weights before them, and against the gradients that the optimiser got."""
         names, _, applied = self._gradient_norms(key.optimizer, sheet, found, of_layers)
         gradients = np.append(applied, 0.0)[self._lookup(key.names, names)]
+        gradients = np.where(gradients < _SMALLEST, 0.0, gradients)  # a clip has made nothing of them
         updates = of_layers[key].norms
         return _ratios(updates, self._before(key, found)), _ratios(updates, gradients)
 

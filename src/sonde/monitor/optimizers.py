@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 # Which parameters have a gradient may change at every step (experts); what was prepared for them must not pile up.
 _MOST_STATS = 256
+_SINGLE_BYTES = 4
 _MOST_STEPS = 8  # a training that keeps changing its stream is measured in another way
 _GRAD = attrgetter("grad")
 _LAYOUT = attrgetter("layout")
@@ -199,7 +200,8 @@ class ParameterReader:
         notes = sheet.clips.setdefault(optimised.name, [])
         if clip.norm is not None and trouble(clip.norm, clip.norm) is None:
             sheet.add(Key("clip", optimised.name, slot=len(notes)), local_part(clip.norm.detach()))
-        notes.append(ClipNote(clip.limit, clip.norm is None, names))
+        dtype = torch.float32 if clip.norm is None else clip.norm.dtype
+        notes.append(ClipNote(clip.limit, clip.norm is None, names, dtype))
         optimised.by_value |= clip.norm is None
         optimised.versions = self._gradient_versions(optimised)
 
@@ -210,11 +212,15 @@ class ParameterReader:
             optimised.sharing.begin()
         if optimised.versions is None:
             self._read_gradients(sheet, optimised)
-        elif optimised.by_value or not self._unchanged(optimised):
+        elif optimised.by_value or self._rounds(optimised) or not self._unchanged(optimised):
             names, tensors = self._present(sheet, optimised)
             if tensors:
                 add = offering(sheet, optimised.sharing)
                 add(Key("norm_clipped", optimised.name, names), tensor_norms(tensors))
+
+    def _rounds(self, optimised: Optimised) -> bool:
+        """Whether a clip leaves gradients whose norm its factor does not tell: they are rounded to a short format."""
+        return not self._on_gpu and optimised.kind is not None and optimised.kind[0].itemsize < _SINGLE_BYTES
 
     def _read_gradients(self, sheet: Sheet, optimised: Optimised) -> None:
         schedule, name = optimised.sharing or self._schedule, optimised.name

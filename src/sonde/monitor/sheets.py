@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from sonde.core.records import Float64
@@ -51,6 +52,8 @@ class ClipNote(NamedTuple):
     by_value: bool
     names: frozenset[str] | None
     """The parameters that were clipped, None where all were."""
+    dtype: torch.dtype = torch.float32
+    """Of that norm."""
 
 
 @dataclass(slots=True)

@@ -1,9 +1,11 @@
 """Activation functions: which ones can go silent, and where the bounded ones are flat."""
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 
@@ -39,6 +41,24 @@ ACTIVATION_FUNCTIONS: Mapping[str, ActivationFunction] = {
     **dict.fromkeys(("GELUTanh", "PytorchGELUTanh", "SiLUActivation", "MishActivation"), _SILENCER),
     "ReLUSquaredActivation": _SILENCER,
 }
+
+
+@functools.cache
+def within(flat: tuple[float, float], dtype: torch.dtype) -> tuple[float, float]:
+    """The outermost values of a format at which a function is flat: compared with a tensor, a limit is rounded to it.
+
+    Example:
+        >>> within((-0.99, 0.99), torch.bfloat16)
+        (-0.9921875, 0.9921875)
+    """
+    low, high = (torch.tensor(limit, dtype=torch.float64, device="cpu") for limit in flat)
+    rounded = [limit.to(dtype) for limit in (low, high)]
+    beyond = torch.tensor(math.inf, dtype=dtype, device="cpu")
+    if rounded[0] > low:
+        rounded[0] = torch.nextafter(rounded[0], -beyond)
+    if rounded[1] < high:
+        rounded[1] = torch.nextafter(rounded[1], beyond)
+    return float(rounded[0]), float(rounded[1])
 
 
 def activation_function(module: nn.Module) -> ActivationFunction | None:

@@ -18,7 +18,7 @@ from sonde.kernels.columns import NUM_COLUMNS, absmax
 from sonde.kernels.histograms import PERCENTS
 from sonde.kernels.reference import values as flat
 from sonde.probes import quantiles
-from sonde.probes.activation_functions import activation_function
+from sonde.probes.activation_functions import activation_function, within
 from sonde.probes.apart import apart
 from sonde.probes.blocks import Leaf, blocks_of, is_leaf, leaves_outside
 from sonde.probes.hooks import Hooks, first_tensor, is_compiled, lineages, readable
@@ -161,6 +161,8 @@ class _About(NamedTuple):
     numel: int
     num_units: int
     counted: tuple[str, ...]
+    is_infinite: bool
+    """Whether it has infinite values and no NaN, where that is known (on a CPU)."""
 
 
 class _Found(NamedTuple):
@@ -258,7 +260,8 @@ class _Eye:
         counts: dict[str, Tensor] = {}
         num_units = 0
         if place.flat is not None:
-            counts["saturated"] = ((x <= place.flat[0]) | (x >= place.flat[1])).sum()
+            low, high = within(place.flat, x.dtype)
+            counts["saturated"] = ((x <= low) | (x >= high)).sum()
         if place.has_units and x.dim() >= 2:
             unit_dim = self._unit_dim(place.module, x)
             num_units = x.shape[unit_dim]
@@ -268,7 +271,9 @@ class _Eye:
                 counts["constant"] = (largest == smallest).sum()
             if (dead := place.num_dead(largest, smallest)) is not None:
                 counts["dead"] = dead
-        about = _About(place.series, x.dtype, x.numel(), num_units, tuple(counts))
+        # Asked rarely, and only where the answer is at hand.
+        is_infinite = rows.is_cpu and float(rows[0, Column.NONFINITE]) > 0 and not bool(x.isnan().any())
+        about = _About(place.series, x.dtype, x.numel(), num_units, tuple(counts), is_infinite)
         return _Found(about, rows, histogram, list(counts.values()))
 
     def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -316,6 +321,7 @@ def _report(columns: Columns, keys: Sequence[tuple[int, _About]], numbers: Float
         series["headroom"] = np.where(absmax(rows) > 0, np.log2(limits / absmax(rows)), MISSING)
         series["underflow"] = _or_missing(shapes.underflow(dtypes))
         series["positive"] = _positive(rows, shapes)
+        series["rms"] = np.where([about.is_infinite for _, about in keys], np.inf, series["rms"])
     row = np.full(columns.width, float(MISSING))
     for i, (first, about) in enumerate(keys):
         shares = {

@@ -144,10 +144,10 @@ def _statistics(logits: Tensor, target: Tensor, ignore_index: int) -> Tensor:
     bounded = z.masked_fill(z == -torch.inf, 0.0)
     of_rows = torch.stack(
         [
-            torch.linalg.vector_norm(bounded, dim=1),
-            torch.linalg.vector_norm(bounded, torch.inf, dim=1),
-            z.logsumexp(1),
-            torch.special.entr(z.softmax(1)).sum(1),
+            torch.linalg.vector_norm(bounded, dim=1, dtype=torch.float64),  # squares leave the range of float32
+            torch.linalg.vector_norm(bounded, torch.inf, dim=1).double(),
+            z.logsumexp(1).double(),
+            torch.special.entr(z.softmax(1)).sum(1).double(),
         ]
     )
     if target.is_floating_point():  # probabilities of classes: every row counts
@@ -155,7 +155,7 @@ def _statistics(logits: Tensor, target: Tensor, ignore_index: int) -> Tensor:
     else:
         kept = (target[None] if logits.dim() == 1 else target)[sample].reshape(-1) != ignore_index
         of_rows = torch.where(kept, of_rows, 0.0)
-        counts = kept.float()
+        counts = kept.double()
     return torch.cat([of_rows.sum(1), of_rows.abs().amax(1), counts.sum()[None]])
 
 
