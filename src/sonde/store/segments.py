@@ -258,9 +258,11 @@ class BlockFile:
                     thrift_string_size_limit=_FOOTER_TEXT_BYTES,
                     thrift_container_size_limit=_FOOTER_ELEMENTS,
                 )
-                self._group = self.footer.row_group(0) if self.footer.num_row_groups == 1 else None
-            if self._group is None or self._group.num_rows != self.footer.num_rows:
-                raise FormatError("it is no block of a table: its rows are not in one group.")
+                if self.footer.num_row_groups != 1:
+                    raise FormatError("it is no block of a table: its rows are not in one group.")
+                self._group = self.footer.row_group(0)
+            if self._group.num_rows != self.footer.num_rows:
+                raise FormatError("it is no block of a table: its group has not all rows.")
         except BaseException:
             self._file.close()
             raise
