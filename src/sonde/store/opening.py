@@ -255,6 +255,12 @@ def replace(path: Path, content: bytes, *, depth: int) -> None:
         raise
 
 
+def sync_folder(path: Path, *, depth: int) -> None:
+    """Ask the disk to keep a folder's list of names."""
+    with _folder_of(path / "_", depth + 1) as folder:
+        os.fsync(folder)
+
+
 def remove(path: Path, *, depth: int) -> None:
     """Delete a file, a link itself, or a folder with all that is in it, unless it lies behind a link."""
     with contextlib.suppress(OSError), _folder_of(path, depth) as folder:

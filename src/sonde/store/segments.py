@@ -143,19 +143,10 @@ def write_segment(
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(folder)
-        sync_folder(folder.parent)
+        opening.sync_folder(folder.parent, depth=IN_BRANCH - 1)
     except BaseException:
         opening.remove(temporary, depth=IN_BRANCH)
         raise
-
-
-def sync_folder(folder: Path) -> None:
-    """Ask the disk to keep a folder's list of names."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _write_block(path: Path, tags: Sequence[str], bins: int, step: Int64, time: Float64, columns: Float32) -> None:
