@@ -41,7 +41,7 @@ def run(recorded: Path, tmp_path: Path) -> Path:
 def test_two_thousand_damaged_runs_and_logs_are_read_or_refused(tmp_path: Path) -> None:
     """Each field of each file with bad values, each file as something else, and other bits: see `fuzzing`."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.store.fuzzing.server", tmp_path, "--share", "4"],
+        [sys.executable, "-m", "tests.store.fuzzing.server", tmp_path, "--share", "3"],
         cwd=ROOT,
         capture_output=True,
         text=True,

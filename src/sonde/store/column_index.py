@@ -88,7 +88,9 @@ class ColumnIndex:
                 if not isinstance(first, dict):
                     return 1  # nothing was recorded yet
                 bins = first.get("bins")
-                self._bins = bins if isinstance(bins, int) and not isinstance(bins, bool) and 0 < bins <= _MAX_BINS else 1
+                self._bins = (
+                    bins if isinstance(bins, int) and not isinstance(bins, bool) and 0 < bins <= _MAX_BINS else 1
+                )
         return self._bins
 
     def find(self, tag: str) -> int | None:

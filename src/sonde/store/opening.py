@@ -288,7 +288,7 @@ def _folder_of(path: Path, depth: int) -> Iterator[int]:
                 inner = os.open(folder.name, _FOLDER, dir_fd=fd)
             except OSError as error:
                 what = _kind(folder.name, fd)
-                if what is None or what == "a folder":
+                if what in (None, "a folder", "a regular file"):
                     raise OSError(error.errno, error.strerror, str(folder)) from None
                 raise Refused(folder, what) from None
             fd, outer = inner, fd
