@@ -82,3 +82,28 @@ def test_every_source_folder_has_tests() -> None:
     packages = {folder.name for folder in SOURCE.iterdir() if (folder / "__init__.py").exists()}
     tested = {folder.name for folder in (ROOT / "tests").iterdir() if any(folder.glob("test_*.py"))} | {"testing"}
     assert packages <= tested  # `testing` is exercised by tests/conformance
+
+
+# What opens a file by its path.
+OPENING = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "memmap", "memory_map", "OSFile", "connect"}
+# These read or write files of the user's own: where the training runs, a profile, the file that an export asks for.
+OWN_FILES = {"environment.py", "profiles.py", "export.py"}
+# A Parquet reader gets an open file; SQLite knows paths only: what it opens is checked before.
+ALLOWED = {"opening.read_bytes", "_reader.open", "sqlite3.connect"}
+
+
+def opening_calls(file: Path) -> set[str]:
+    """The calls of a file that open something."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            words = ast.unparse(node.func).split(".")
+            if words[-1] in OPENING:
+                found.add(".".join(words[-2:]))
+    return found
+
+
+@pytest.mark.parametrize("file", sorted((SOURCE / "store").rglob("*.py")), ids=lambda file: file.name)
+def test_files_of_runs_and_logs_are_opened_in_one_place(file: Path) -> None:
+    if file.name != "opening.py" and file.name not in OWN_FILES:
+        assert opening_calls(file) <= ALLOWED

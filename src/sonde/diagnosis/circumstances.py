@@ -153,7 +153,8 @@ def _is_short(largest: Float64) -> bool | None:
 
 def _kind_of(told: Mapping[str, Any]) -> tuple[bool | None, bool | None]:
     """Whether an optimiser divides by running squares, and whether it keeps state, by what it was told to be."""
-    groups = told.get("groups") or ()
+    listed = told.get("groups")
+    groups = [group for group in listed if isinstance(group, Mapping)] if isinstance(listed, list | tuple) else []
     if not groups:
         return None, None
     has_moments = any("epsilon" in group for group in groups)

@@ -88,7 +88,9 @@ class ColumnIndex:
                 if not isinstance(first, dict):
                     return 1  # nothing was recorded yet
                 bins = first.get("bins")
-                self._bins = bins if isinstance(bins, int) and 0 < bins <= _MAX_BINS else 1
+                self._bins = (
+                    bins if isinstance(bins, int) and not isinstance(bins, bool) and 0 < bins <= _MAX_BINS else 1
+                )
         return self._bins
 
     def find(self, tag: str) -> int | None:
@@ -119,22 +121,27 @@ class ColumnIndex:
 
     def _search(self, tag: str) -> int | None:
         try:
-            with (
-                opening.reading(self._folder / COLUMNS, depth=IN_TABLE) as file,
-                mmap.mmap(file.fileno(), opening.stored_bytes(file.fileno()), access=mmap.ACCESS_READ) as data,
-            ):
-                quoted = json.dumps(tag).encode()
-                place = data.find(quoted)
-                while place >= 0:
-                    start, end = data.rfind(b"\n", 0, place) + 1, data.find(b"\n", place)
-                    end = len(data) if end < 0 else end  # the last line may be torn
-                    try:
-                        if end - start > _LINE_BYTES:
-                            raise FormatError("the line is too long.")
-                        first, tags = _line(strict_json.loads(data[start:end]))
-                        return first + tags.index(tag)
-                    except ValueError:  # not a line of columns, or not one of its tags
-                        place = data.find(quoted, end)
-        except (OSError, ValueError):  # not there yet, or still empty
+            with opening.reading(self._folder / COLUMNS, depth=IN_TABLE) as file:
+                size = opening.stored_bytes(file.fileno())
+                if not size:  # a map of no bytes is one of the whole file
+                    return None
+                with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+                    return _find(data, tag)
+        except OSError:  # not there yet, or not to be opened
             return None
-        return None
+
+
+def _find(data: mmap.mmap, tag: str) -> int | None:
+    quoted = json.dumps(tag).encode()
+    place = data.find(quoted)
+    while place >= 0:
+        start, end = data.rfind(b"\n", 0, place) + 1, data.find(b"\n", place)
+        end = len(data) if end < 0 else end  # the last line may be torn
+        try:
+            if end - start > _LINE_BYTES:
+                raise FormatError("the line is too long.")
+            first, tags = _line(strict_json.loads(data[start:end]))
+            return first + tags.index(tag)
+        except ValueError:  # not a line of columns, or not one of its tags
+            place = data.find(quoted, end)
+    return None

@@ -255,6 +255,12 @@ def replace(path: Path, content: bytes, *, depth: int) -> None:
         raise
 
 
+def sync_folder(path: Path, *, depth: int) -> None:
+    """Ask the disk to keep a folder's list of names."""
+    with _folder_of(path / "_", depth + 1) as folder:
+        os.fsync(folder)
+
+
 def remove(path: Path, *, depth: int) -> None:
     """Delete a file, a link itself, or a folder with all that is in it, unless it lies behind a link."""
     with contextlib.suppress(OSError), _folder_of(path, depth) as folder:
@@ -282,7 +288,7 @@ def _folder_of(path: Path, depth: int) -> Iterator[int]:
                 inner = os.open(folder.name, _FOLDER, dir_fd=fd)
             except OSError as error:
                 what = _kind(folder.name, fd)
-                if what is None or what == "a folder":
+                if what in (None, "a folder", "a regular file"):
                     raise OSError(error.errno, error.strerror, str(folder)) from None
                 raise Refused(folder, what) from None
             fd, outer = inner, fd

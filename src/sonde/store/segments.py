@@ -143,19 +143,10 @@ def write_segment(
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(folder)
-        sync_folder(folder.parent)
+        opening.sync_folder(folder.parent, depth=IN_BRANCH - 1)
     except BaseException:
         opening.remove(temporary, depth=IN_BRANCH)
         raise
-
-
-def sync_folder(folder: Path) -> None:
-    """Ask the disk to keep a folder's list of names."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _write_block(path: Path, tags: Sequence[str], bins: int, step: Int64, time: Float64, columns: Float32) -> None:
@@ -258,9 +249,11 @@ class BlockFile:
                     thrift_string_size_limit=_FOOTER_TEXT_BYTES,
                     thrift_container_size_limit=_FOOTER_ELEMENTS,
                 )
-                self._group = self.footer.row_group(0) if self.footer.num_row_groups == 1 else None
-            if self._group is None or self._group.num_rows != self.footer.num_rows:
-                raise FormatError("it is no block of a table: its rows are not in one group.")
+                if self.footer.num_row_groups != 1:
+                    raise FormatError("it is no block of a table: its rows are not in one group.")
+                self._group = self.footer.row_group(0)
+            if self._group.num_rows != self.footer.num_rows:
+                raise FormatError("it is no block of a table: its group has not all rows.")
         except BaseException:
             self._file.close()
             raise

@@ -28,6 +28,7 @@ T = TypeVar("T")
 _TRIES = 1000
 _FREE_BYTES = 256 << 20
 _MOST_PACKED = 1000
+_COLUMN_BYTES = 40  # in a footer and the header of a page, however well the column packs
 _GOES_BACK = "its steps go back, which those of one line never do."
 _LAST_STEP = np.iinfo(np.int64).max
 
@@ -481,6 +482,7 @@ class TableReader:
         else:
             segment = self._segment(part)
             count, columns = segment.rows, segment.columns
+            _check_width(part.path, segment)
             rows = self._segment_rows(part.path, segment, range(columns), _Question()) if count > skip else None
         if rows is None:
             return count, columns, None
@@ -511,6 +513,13 @@ class TableReader:
 
 def _why(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _check_width(path: Path, segment: Segment) -> None:
+    """Before as many things are made as the segment says it has columns."""
+    stored = sum(block_path(path, number).stat(follow_symlinks=False).st_size for number in range(segment.num_blocks))
+    if segment.columns * _COLUMN_BYTES > stored:
+        raise FormatError(f"it claims {segment.columns:,} columns, which do not fit into {stored:,} bytes.")
 
 
 def _check_order(step: Int64) -> None:

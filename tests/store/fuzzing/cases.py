@@ -42,9 +42,8 @@ def run_cases(seed: Path, bomb: Path, *, bits: int, first_seed: int = 0) -> list
         first_seed: Of the random changes.
     """
     files = sorted(str(path.relative_to(seed)) for path in seed.rglob("*") if path.is_file())
-    found: list[Iterator[Case]] = []
-    for file in ("run.json", "state.json", f"{_STEP}/segment.json", f"{_SHAPES}/segment.json"):
-        found.append(_document_cases(seed, file))
+    documents = ("run.json", "state.json", f"{_STEP}/segment.json", f"{_SHAPES}/segment.json")
+    found: list[Iterator[Case]] = [_document_cases(seed, file) for file in documents]
     for file in ("branches.jsonl", "tables/step/columns.jsonl", "histograms/shapes/columns.jsonl", "events.jsonl"):
         found += [_lines_cases(seed, file), line_cases(file)]
     found.append(log_cases("tables/step/b1/rows-00000000.log"))
@@ -145,11 +144,11 @@ def _tensorboard_cases(file: str) -> Iterator[Case]:
         events[f"text is {name}"] = time + _within(5, _within(1, _within(1, b"args/text_summary") + meta + tensor))
     for name, event in events.items():
         made = record(event) if len(event) >= 4 else record(b"\x10\x00\x10\x00")
-        yield in_place(name, file, lambda content, made=made: content + made)  # type: ignore[misc]
+        yield in_place(name, file, lambda content, made: content + made, made)
     for length in (0, 2**31, 2**62, 2**64 - 1):
         head = struct.pack("<Q", length)
         checked = head + record(head)[8 + 4 + 8 :]
-        yield in_place(f"a record of {length}", file, lambda content, made=checked: content + made + b"\0" * 64)  # type: ignore[misc]
+        yield in_place(f"a record of {length}", file, lambda content, made: content + made + b"\0" * 64, checked)
 
 
 def _hparams(number: bytes) -> bytes:
@@ -214,12 +213,10 @@ def _metric_cases(file: str) -> Iterator[Case]:
 
 def _mlflow_folder_cases() -> Iterator[Case]:
     for name, cell in _CELLS.items():
-        yield in_place(f"is {name}", "mlflow/params/lr", lambda _, cell=cell: cell.encode())  # type: ignore[misc]
-        yield in_place(  # type: ignore[misc]
-            f"name is {name}", "mlflow/meta.yaml", lambda _, cell=cell: f"run_name: {cell}\n".encode()
-        )
+        yield in_place(f"is {name}", "mlflow/params/lr", lambda _, cell: cell.encode(), cell)
+        yield in_place(f"name is {name}", "mlflow/meta.yaml", lambda _, cell: f"run_name: {cell}\n".encode(), cell)
     for name in ("..", ".", "a/b", "/", "../../outside", "'"):
-        yield in_place(f"name is {name}", "mlflow/meta.yaml", lambda _, name=name: f"run_name: {name}\n".encode())  # type: ignore[misc]
+        yield in_place(f"name is {name}", "mlflow/meta.yaml", lambda _, name: f"run_name: {name}\n".encode(), name)
 
 
 def _database_cases() -> Iterator[Case]:
@@ -284,11 +281,6 @@ def _executing(file: str, script: str) -> Callable[[Path], None]:
 
 
 _PIECE = struct.Struct("<IHB")
-
-
-def _wandb_record(content: bytes) -> bytes:
-    """One record behind those of the file, in as many blocks as it needs; each piece has its check."""
-    return content
 
 
 def _wandb_cases(file: str) -> Iterator[Case]:

@@ -31,12 +31,12 @@ class Case:
     """Whether a writer should try to record into it as well."""
 
 
-def in_place(name: str, file: str, edit: Callable[[bytes], bytes]) -> Case:
-    """A case in which one file has other bytes."""
+def in_place(name: str, file: str, edit: Callable[..., bytes], *more: Any) -> Case:
+    """A case in which one file has other bytes: what `edit` makes of them, and of `more`."""
 
     def damage(folder: Path) -> None:
         path = folder / file
-        path.write_bytes(edit(path.read_bytes()))
+        path.write_bytes(edit(path.read_bytes(), *more))
 
     return Case(f"{file}: {name}", damage)
 
@@ -161,7 +161,7 @@ def replaced_cases(path: str, *, is_folder: bool = False) -> Iterator[Case]:
     """A file or folder that is something else."""
     others: dict[str, Callable[[Path, Path], object]] = {
         "a folder": lambda path, _: path.mkdir(),
-        "a full folder": lambda path, outside: shutil.copytree(outside, path),
+        "a full folder": lambda path, _: (path / "inner").mkdir(parents=True),
         "a FIFO": lambda path, _: os.mkfifo(path),
         "a socket": _make_socket,
         "a link to a file": lambda path, outside: path.symlink_to(outside / "secret.txt"),
@@ -230,10 +230,10 @@ def _unreadable(path: Path, _: Path) -> None:
 def byte_cases(file: str, size: int, seed: int, num: int) -> Iterator[Case]:
     """A file cut off, grown, and with other bits."""
     for length in sorted({0, 1, 8, size // 2, size - 1}):
-        yield in_place(f"cut at {length}", file, lambda content, length=length: content[:length])
+        yield in_place(f"cut at {length}", file, lambda content, length: content[:length], length)
     yield in_place("grown", file, lambda content: content + content)
     for i in range(num):
-        yield in_place(f"bits {seed}.{i}", file, lambda content, i=i: _flipped(content, seed * 1000 + i))
+        yield in_place(f"bits {seed}.{i}", file, lambda content, i: _flipped(content, seed * 1000 + i), i)
 
 
 def _flipped(content: bytes, seed: int) -> bytes:
@@ -265,16 +265,16 @@ def log_cases(file: str) -> Iterator[Case]:
     for width in (0, 1, 2, 7, 10**6, 2**31 - 1, 2**32 - 1):
         for number in (0, 2**64 - 1):
             yield in_place(
-                f"width {width} number {number}", file, lambda content, w=width, n=number: _headed(content, w, n)
+                f"width {width} number {number}", file, lambda content, w, n: _headed(content, w, n), width, number
             )
     for version in (0, 2, 2**32 - 1):
-        yield in_place(f"version {version}", file, lambda content, v=version: _headed(content, 3, 0, v))
+        yield in_place(f"version {version}", file, lambda content, v: _headed(content, 3, 0, v), version)
     for step in (-1, -(2**63), 2**63 - 1, 2**62, 0):
-        yield in_place(f"step {step}", file, lambda content, s=step: _rewritten(content, step=s))
+        yield in_place(f"step {step}", file, lambda content, s: _rewritten(content, step=s), step)
     for time in (float("nan"), float("inf"), -1e308, 1e308):
-        yield in_place(f"time {time}", file, lambda content, t=time: _rewritten(content, time=t))
+        yield in_place(f"time {time}", file, lambda content, t: _rewritten(content, time=t), time)
     for value in (float("inf"), -float("inf"), 3e38, 1e-45):
-        yield in_place(f"value {value}", file, lambda content, v=value: _rewritten(content, value=v))
+        yield in_place(f"value {value}", file, lambda content, v: _rewritten(content, value=v), value)
 
 
 def _headed(content: bytes, width: int, number: int, version: int = 1) -> bytes:
@@ -314,14 +314,14 @@ def pyramid_cases(file: str) -> Iterator[Case]:
     ):
         for value in values:
             yield in_place(
-                f"header {field} is {value}", file, lambda content, f=field, v=value: _repacked(content, f, v)
+                f"header {field} is {value}", file, lambda content, f, v: _repacked(content, f, v), field, value
             )
     for name, number in (("NaN", float("nan")), ("infinite", float("inf")), ("negative", -5.0), ("huge", 3e38)):
         figure = struct.pack("<f", number)
         yield in_place(
-            f"figures {name}", file, lambda content, b=figure: content[:120] + b * ((len(content) - 120) // 4)
+            f"figures {name}", file, lambda content, b: content[:120] + b * ((len(content) - 120) // 4), figure
         )
-        yield in_place(f"all {name}", file, lambda content, b=figure: content[:32] + b * ((len(content) - 32) // 4))
+        yield in_place(f"all {name}", file, lambda content, b: content[:32] + b * ((len(content) - 32) // 4), figure)
 
 
 def _repacked(content: bytes, field: int, value: int) -> bytes:

@@ -1,11 +1,13 @@
-"""Runs cases in forked children, with little memory and little time: `server.py FOLDER BITS FIRST_SEED [NAME]`.
+"""Runs cases in forked children, with little memory and little time: `server.py FOLDER [OPTIONS]`.
 
 The readers are imported once; a child is forked for some dozens of cases, each on a copy of its own. A child that a
 case kills or stops is replaced by one that goes on behind that case. What went wrong is printed, a line of JSON a case,
 and then how many there were. Torch is never imported.
 """
 
+import argparse
 import contextlib
+import functools
 import hashlib
 import io
 import itertools
@@ -20,7 +22,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from tests.store.fuzzing import cases, seeds
@@ -30,7 +32,6 @@ import sonde
 from sonde.cli.main import main
 from sonde.core.errors import SondeError, StoreError
 from sonde.reports.comparing import compare
-from sonde.reports.diagnosing import diagnose
 from sonde.reports.report import report
 from sonde.store.importing.imports import import_logs
 from sonde.store.runs import list_runs
@@ -38,6 +39,15 @@ from sonde.store.runs import list_runs
 CASE_S = 10
 MEMORY_BYTES = 1 << 30
 BATCH = 64
+
+
+class Attempt(NamedTuple):
+    """A case and what is done with it."""
+
+    number: int
+    name: str
+    is_special: bool
+    attempt: Callable[[Path], None]
 
 
 class TooLongError(BaseException):
@@ -60,23 +70,31 @@ def read_run(path: Path, good: Path, number: int) -> Iterator[object]:
             with contextlib.suppress(SondeError):
                 yield (one.series(tag), one.series(tag, start=2, end=5), one.window(tag, points=1))
                 yield one.window(tag, 1, 8, points=2)
-    for ask in (lambda: run.histogram("grad/shape@a.weight"), run.table, lambda: diagnose(run)):
+    for ask in (lambda: run.histogram("grad/shape@a.weight"), run.table):
         with contextlib.suppress(SondeError):
             yield ask()
     yield len(list(itertools.islice(run.follow(poll_s=0.01), 500)))
-    for ask in (lambda: compare(path, good), lambda: str(report(path))) if number % 16 == 0 else ():
+    if number % 16 == 0:
         with contextlib.suppress(SondeError):
-            yield ask()
+            yield compare(path, good)
+        with contextlib.suppress(SondeError):
+            yield str(report(path))
     yield run.problems
 
 
 def ask_commands(path: Path, good: Path, number: int) -> Iterator[str]:
     """Look at a run with commands; gives what they printed."""
+    summaries = list_runs(path.parent)
+    if good not in [one.path for one in summaries] or len(summaries) != 1 + os.path.lexists(path / "run.json"):
+        raise AssertionError(f"not all runs are listed: {summaries}")
+    if number % 2:
+        yield command("diagnose", str(path))
+        return
     listed = command("runs", str(path.parent))
-    if good.name not in listed or len(list_runs(path.parent)) != 1 + os.path.lexists(path / "run.json"):
+    if good.name not in listed:
         raise AssertionError(f"`sonde runs` does not list all runs: {listed}")
     yield listed
-    yield command("diagnose" if number % 2 else "show", str(path))
+    yield command("show", str(path))
     more = [
         ("show", str(path), "--json"),
         ("runs", str(path.parent), "--json"),
@@ -101,7 +119,7 @@ def command(*words: str) -> str:
         status = main(words)
         out.flush()
         err.flush()
-    printed = b"".join(stream.buffer.getvalue() for stream in (out, err)).decode("utf-8", "replace")  # type: ignore[attr-defined]
+    printed = b"".join(stream.buffer.getvalue() for stream in (out, err)).decode("utf-8", "replace")
     if status not in (0, 1, 2, 3) or "Traceback" in printed:
         raise AssertionError(f"`sonde {' '.join(words[:1])}` ended with {status}: {printed[-500:]}")
     return printed
@@ -196,7 +214,7 @@ def _make_writable(work: Path) -> None:
             path.chmod(0o600)
 
 
-def work_off(todo: list[tuple[int, str, Callable[[Path], None]]], shared: Path, answers: int) -> None:
+def work_off(todo: list[Attempt], shared: Path, answers: int) -> None:
     """What a child does: case by case, a line before and a line behind each."""
     warnings.simplefilter("error")
     pa.set_cpu_count(1)
@@ -206,7 +224,7 @@ def work_off(todo: list[tuple[int, str, Callable[[Path], None]]], shared: Path, 
     work = shared / f"work-{os.getpid()}"
     furnish(work, shared)
     before = outside_of(work / "outside")
-    for index, _, attempt in todo:
+    for index, _, _, attempt in todo:
         _say(answers, {"begun": index})
         wrong = ""
         signal.alarm(CASE_S)
@@ -247,9 +265,9 @@ def _say(answers: int, said: dict[str, Any]) -> None:
     os.write(answers, (json.dumps(said) + "\n").encode())
 
 
-def run_all(todo: list[tuple[int, str, Callable[[Path], None]]], shared: Path) -> Iterator[tuple[str, str, int]]:
+def run_all(todo: list[Attempt], shared: Path) -> Iterator[tuple[str, str, int]]:
     """Name, what went wrong and the memory of each case."""
-    names = {index: name for index, name, _ in todo}
+    names = {one.number: one.name for one in todo}
     while todo:
         batch = todo[:BATCH]
         done: dict[int, tuple[str, int]] = {}
@@ -259,12 +277,10 @@ def run_all(todo: list[tuple[int, str, Callable[[Path], None]]], shared: Path) -
         if begun is not None and begun not in done:
             yield names[begun], f"its process ended: {ended}", 0
             done[begun] = ("", 0)
-        todo = [one for one in todo if one[0] not in done]
+        todo = [one for one in todo if one.number not in done]
 
 
-def _run_batch(
-    batch: list[tuple[int, str, Callable[[Path], None]]], shared: Path, done: dict[int, tuple[str, int]]
-) -> tuple[int | None, str]:
+def _run_batch(batch: list[Attempt], shared: Path, done: dict[int, tuple[str, int]]) -> tuple[int | None, str]:
     answers, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -297,29 +313,30 @@ def _run_batch(
     return begun, ended or f"status {status}"
 
 
-def all_cases(shared: Path, bits: int, first_seed: int) -> list[tuple[int, str, Callable[[Path], None]]]:
-    """Every case with its number, its name and what is done with it."""
-    found: list[tuple[str, Callable[[Path], None]]] = []
-    of_run = cases.run_cases(shared / "run", shared / "bomb.parquet", bits=bits, first_seed=first_seed)
-    for number, case in enumerate(of_run):
-
-        def attempt(work: Path, case: Case = case, number: int = number) -> None:
-            try_run(case, work, number)
-
-        found.append((f"run: {case.name}", attempt))
+def all_cases(shared: Path, bits: int, seed: int) -> list[Attempt]:
+    """Every case of the run and of the logs."""
+    found: list[Attempt] = []
+    for number, case in enumerate(cases.run_cases(shared / "run", shared / "bomb.parquet", bits=bits, first_seed=seed)):
+        attempt = functools.partial(try_run, case, number=number)
+        found.append(Attempt(len(found), f"run: {case.name}", case.records, attempt))
     kinds = {source: kind for table in (seeds.LOGS, seeds.OTHER_LOGS) for kind, source in table.items()}
-    for source, of_log in cases.log_file_cases(shared / "logs", bits=bits, first_seed=first_seed).items():
+    for source, of_log in cases.log_file_cases(shared / "logs", bits=bits, first_seed=seed).items():
         for case in of_log:
-
-            def attempt_log(work: Path, case: Case = case, source: str = source) -> None:
-                try_log(case, work, kinds[source], source)
-
-            found.append((f"log: {case.name}", attempt_log))
-    return [(index, name, attempt) for index, (name, attempt) in enumerate(found)]
+            attempt = functools.partial(try_log, case, kind=kinds[source], source=source)
+            found.append(Attempt(len(found), f"log: {case.name}", case.records, attempt))
+    return found
 
 
-def serve(shared: Path, bits: int, first_seed: int, wanted: str = "") -> None:
-    """Run all cases whose name has `wanted` in it, and print what went wrong."""
+def serve(shared: Path, *, share: int, bits: int, seed: int, name: str) -> None:
+    """Run cases and print what went wrong.
+
+    Args:
+        shared: An empty folder.
+        share: One of how many cases; those in which something else stands in the place of a file are always among them.
+        bits: How many random changes of each file.
+        seed: Of the random changes.
+        name: What the name of a case must have in it.
+    """
     os.environ["COLUMNS"] = "200"
     seeds.record_run(shared / "run")
     shutil.copytree(shared / "run", shared / "good")
@@ -332,16 +349,22 @@ def serve(shared: Path, bits: int, first_seed: int, wanted: str = "") -> None:
         os._exit(0)
     os.waitpid(child, 0)
     command("diagnose", str(shared / "good"))  # what is imported late is imported before the forks
-    str(report(shared / "good"))
     command("show", str(shared / "good"))
-    todo = [one for one in all_cases(shared, bits, first_seed) if wanted in one[1]]
+    str(report(shared / "good"))
+    chosen = [one for i, one in enumerate(all_cases(shared, bits, seed)) if one.is_special or i % share == 0]
     num, most = 0, 0
-    for name, wrong, peak in run_all(todo, shared):
+    for case, wrong, peak in run_all([one for one in chosen if name in one.name], shared):
         num, most = num + 1, max(most, peak)
         if wrong:
-            print(json.dumps({"case": name, "wrong": wrong}), flush=True)
+            print(json.dumps({"case": case, "wrong": wrong}), flush=True)
     print(json.dumps({"cases": num, "peak_mb": most >> 20, "torch": "torch" in sys.modules}))
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
+    words = argparse.ArgumentParser()
+    words.add_argument("shared", type=Path)
+    words.add_argument("--share", type=int, default=1)
+    words.add_argument("--bits", type=int, default=1)
+    words.add_argument("--seed", type=int, default=0)
+    words.add_argument("--name", default="")
+    serve(**vars(words.parse_args()))

@@ -94,13 +94,18 @@ def import_logs(
     """
     if kind not in READERS:
         raise ValueError(f"`import_logs(kind=...)` must be one of {', '.join(READERS)}, got {kind!r}.")
-    log = READERS[kind](os.fspath(source), run)
+    try:
+        log = READERS[kind](os.fspath(source), run)
+    except OSError as error:
+        raise _unreadable(error) from error
     path = Path(out) if out is not None else Path("runs") / (_folder_name(log.name) or kind)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise RunNotWritable(f"{path} is there already; name another folder with --out.")
     with Gathered() as gathered:
         try:
             gathered.take(log.entries)
+        except OSError as error:
+            raise _unreadable(error) from error
         except sqlite3.Error as error:
             raise RunNotWritable(f"the log cannot be sorted in a temporary file: {error}; set TMPDIR.") from error
         extents = gathered.extents()
@@ -120,6 +125,10 @@ def import_logs(
             writer.event("imported", data={"from": kind, "source": os.fspath(source), "names": renamed})
             steps = _write(writer, gathered, names.tags, log.time)
     return Imported(path=path, steps=steps, tags=names.tags, known=names.known, notes=tuple(notes))
+
+
+def _unreadable(error: OSError) -> FormatError:
+    return FormatError(f"{error.filename} cannot be read: {error.strerror or error}.")
 
 
 def _folder_name(name: str) -> str:
