@@ -181,7 +181,10 @@ ARGUMENTS: dict[str, Callable[[Source], Made]] = {
     "Teams webhook": _one(
         lambda value: f"https://acme.webhook.office.com/webhookb2/{value}", lambda source: source.hex(32)
     ),
-    "webhook of one's own": _two("--alert-webhook", lambda source: f"https://example.com/in/{source.password()}"),
+    "webhook of one's own": lambda source: (
+        (secret := source.password()),
+        ["--alert-webhook", f"https://example.com/in/{secret}"],
+    ),
     "random letters and digits": _one(str, token),
     "random, for addresses": _one(str, lambda source: source.of(BASE62 + "-_", 43)),
     "random, in a path": _one(lambda value: f"https://example.com/in/{value}/x", token),
