@@ -191,7 +191,7 @@ ARGUMENTS: dict[str, Callable[[Source], Made]] = {
     "random, one case": _one(str, lambda source: source.of(LOWER36, 40)),
 }
 
-SETTINGS: dict[str, Callable[[str], dict[str, Any]]] = {
+SETTINGS: dict[str, Callable[[str], dict[Any, Any]]] = {
     "flat": lambda value: {"api_key": value},
     "nested": lambda value: {"logger": {"kwargs": {"authToken": value}}},
     "in a list": lambda value: {"stores": [{"url": "s3://bucket", "secretAccessKey": value}]},
