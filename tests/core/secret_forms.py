@@ -100,6 +100,9 @@ ARGUMENTS: dict[str, Callable[[Source], Made]] = {
     "token": _two("--hub-token", password),
     "dotted option": _two("--trainer.logger.api_key", password),
     "user and password": _two("--user", lambda source: f"bob:{source.password()}"),
+    "cookie option": lambda source: ((secret := source.password()), ["--cookie", f"sid={secret}"]),
+    "curl": _one(lambda value: f"curl -u bob:{value} https://example.com", password),
+    "value with a dash": _two("--token", lambda source: f"-{source.token()}"),
     "equals": _one(lambda value: f"--api-key={value}", password),
     "equals, with spaces and commas": _one(lambda value: f"--password={value}, and {value}", password),
     "hydra": _one(lambda value: f"api_key={value}", password),
@@ -181,14 +184,17 @@ ARGUMENTS: dict[str, Callable[[Source], Made]] = {
     "Teams webhook": _one(
         lambda value: f"https://acme.webhook.office.com/webhookb2/{value}", lambda source: source.hex(32)
     ),
-    "webhook of one's own": _two("--alert-webhook", lambda source: f"https://example.com/in/{source.password()}"),
+    "webhook of one's own": lambda source: (
+        (secret := source.password()),
+        ["--alert-webhook", f"https://example.com/in/{secret}"],
+    ),
     "random letters and digits": _one(str, token),
     "random, for addresses": _one(str, lambda source: source.of(BASE62 + "-_", 43)),
     "random, in a path": _one(lambda value: f"https://example.com/in/{value}/x", token),
     "random, one case": _one(str, lambda source: source.of(LOWER36, 40)),
 }
 
-SETTINGS: dict[str, Callable[[str], dict[str, Any]]] = {
+SETTINGS: dict[str, Callable[[str], dict[Any, Any]]] = {
     "flat": lambda value: {"api_key": value},
     "nested": lambda value: {"logger": {"kwargs": {"authToken": value}}},
     "in a list": lambda value: {"stores": [{"url": "s3://bucket", "secretAccessKey": value}]},

@@ -5,6 +5,7 @@ import pytest
 
 from sonde.core.frames import Columns, Frame
 from sonde.core.records import Event
+from sonde.core.redaction import Redactor
 from sonde.sinks.feed import Feed
 from sonde.sinks.relay import Relay
 from sonde.sinks.sink import BRANCHED, STARTED, Sink
@@ -50,6 +51,27 @@ def test_the_run_and_every_sink_get_everything() -> None:
     both.append(row(STEP, 4, 40))  # the run stays open without its sinks
     both.close()
     assert run.series("loss").value.tolist() == [1, 2, 30, 40]
+
+
+def test_sinks_are_told_no_secrets() -> None:
+    run, sink = MemoryRun(), Service()
+    both = Relay(
+        run,
+        [sink],
+        run="runs/7fKq2ZpX9vLwT4mBs8Rd",
+        config={"lr": 0.1, "api_key": "abc"},
+        redactor=lambda: Redactor({"correct horse"}),
+    )
+    both.event("exception", step=1, data={"reason": "correct horse: password=abc"})
+    both.finish(60)
+    started, happened = sink.items
+    assert isinstance(started, Event)
+    assert isinstance(happened, Event)
+    assert started.data == {
+        "run": "runs/7fKq2ZpX9vLwT4mBs8Rd",
+        "config": {"lr": 0.1, "api_key": "•••"},
+    }  # a folder is one
+    assert happened.data == {"reason": "•••: password=•••"}
 
 
 def test_a_dead_sink_is_told_of_in_the_run_and_keeps_nothing_from_another() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import sonde
 from sonde.core import strict_json
-from sonde.store.environment import commit, describe
+from sonde.store.environment import commit, describe, redactor, told
 
 
 def test_a_recorded_run_holds_no_secret_of_the_command_line(tmp_path: Path) -> None:
@@ -18,6 +18,24 @@ def test_a_recorded_run_holds_no_secret_of_the_command_line(tmp_path: Path) -> N
     for path in (tmp_path / "run").rglob("*"):
         assert path.is_dir() or b"hunter2" not in path.read_bytes()
     assert sonde.load(tmp_path / "run").info["environment"]["command"][2:4] == ["--api-key", "•••"]
+
+
+def test_secrets_of_the_environment_are_known_as_soon_as_they_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert redactor().text("with tr0ub4dor-horse") == "with tr0ub4dor-horse"
+    monkeypatch.setenv("DEPLOY_PASSWORD", "tr0ub4dor-horse")
+    assert redactor().text("with tr0ub4dor-horse") == "with •••"
+    monkeypatch.delenv("DEPLOY_PASSWORD")
+    assert redactor().text("with tr0ub4dor-horse") == "with tr0ub4dor-horse"
+
+
+def test_an_exception_is_told_with_its_place_and_without_its_secret() -> None:
+    try:
+        raise ValueError("no login with password=hunter2")
+    except ValueError as error:
+        shown = told(error)
+    assert shown.splitlines()[0] == "Traceback (most recent call last):"
+    assert "test_environment.py" in shown
+    assert shown.endswith("ValueError: no login with password=•••")
 
 
 def test_the_description_says_what_a_reader_will_ask_for() -> None:

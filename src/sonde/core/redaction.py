@@ -20,6 +20,7 @@ from sonde.core.secret_values import hidden
 from sonde.core.strict_json import Json
 
 _OPTION = re.compile(r"--?[^\W\d][\w.-]*")
+_ONE_DASH_OPTION = re.compile(r"-[^\W\d_]+\d*")  # another word with one dash may as well be a password
 _ASSIGNED = re.compile(r"([-+~]{0,2})([^\W\d][\w.@/\[\]-]{0,255})=(?!=)(.+)", re.DOTALL)
 _LOGIN_OPTIONS = frozenset({"-u", "--user", "--login", "--proxy-user"})
 _NAMES, _VALUES = ("name", "key", "header", "option", "parameter"), ("value", "val", "default")
@@ -125,14 +126,18 @@ class Redactor:
             if not isinstance(word, str):
                 yield self._walk(word)
                 said, is_login = Naming.HARMLESS, False
-            elif _OPTION.fullmatch(word):
+            elif _OPTION.fullmatch(word) and (
+                said not in (Naming.SECRET, Naming.TOKEN) or word[:2] == "--" or _ONE_DASH_OPTION.fullmatch(word)
+            ):
                 yield self.text(word)
                 said = naming(word.lstrip("-")) if len(word) > 2 else Naming.HARMLESS
                 goes_on, is_login = is_plural(word), word in _LOGIN_OPTIONS
             elif is_login and ":" in word and "://" not in word:
                 yield HIDDEN
                 is_login = False
-            elif said is not Naming.HARMLESS and not _ASSIGNED.fullmatch(word):
+            elif said in (Naming.SECRET, Naming.TOKEN) or (
+                said is not Naming.HARMLESS and not _ASSIGNED.fullmatch(word)
+            ):
                 yield self._named(said, word)
                 said = said if goes_on else Naming.HARMLESS
             else:

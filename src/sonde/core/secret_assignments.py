@@ -9,7 +9,7 @@ from sonde.core.secret_values import hidden
 
 # A text without any of these names nothing.
 _STEMS = re.compile(
-    r"(?i:key|token|pass|pwd|pw|secret|cred|auth|bearer|cookie|session|sid|sig|dsn|conn|hook|jwt|pat|sas|otp|pin|user|"
+    r"(?i:\s-u\s|key|tok|pass|pwd|pw|secret|cred|auth|bearer|cookie|session|sid|sig|dsn|conn|hook|jwt|pat|sas|otp|pin|user|"
     r"kennwort|contraseña|senha|пароль|密码|パスワード|비밀번호)"
 )
 _NAME = r"[^\W\d][\w.-]{0,255}"

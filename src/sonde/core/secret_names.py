@@ -26,7 +26,7 @@ _ENDINGS = (
     *("authtoken", "accesstoken", "apitoken", "refreshtoken", "bearertoken", "sessiontoken", "bottoken", "usertoken"),
     *("encryptionkey", "signingkey", "accesskeyid", "authorization", "mysqlpwd"),
 )
-_DOUBTFUL = _set("auth authentication session sid pat sas otp signature sig pin")
+_DOUBTFUL = _set("auth oauth authentication session sid pat sas otp signature sig pin tok")
 _ADDRESSES = frozenset({"webhook", "webhooks", "hook"})
 _LOGINS = frozenset({"dsn", "connstr", "connectionstring"})
 
@@ -68,7 +68,7 @@ _NO_TOKENS = frozenset({"tokenizer", "tokenizers", "tokenize"})
 # What may follow without changing what it is: `password_2`, `token_value`, `secret_key_prod`, `auth_header`.
 _AFTER = _set(
     "value values string str text raw plain plaintext hash b64 base64 encoded header headers pem prod production dev "
-    "staging live new old current primary secondary main backup base v default override content data json"
+    "staging live new old current primary secondary main backup base v default override content data json phrase"
 )
 # What is said *about* a secret: its length, the file or the variable that holds it.
 _ABOUT = _set(
@@ -96,6 +96,9 @@ class Naming(enum.Enum):
     """An address with a login in it, or else a secret."""
 
 
+_SWITCHES = _set("use no has is with require requires enable disable need needs skip allow trust show hide")
+
+
 @functools.lru_cache(maxsize=4096)
 def naming(name: str) -> Naming:
     """What a name says; in any case, camel case included, with any separators, the last part of a dotted one.
@@ -106,6 +109,14 @@ def naming(name: str) -> Naming:
         >>> {naming(name).name for name in ("monkey", "num_tokens", "pad_token", "key_dim", "author", "token_file")}
         {'HARMLESS'}
     """
+    said = _naming(name)
+    first = _words(name[:_MOST_CHARACTERS])[:1]
+    # `--use-auth-token` is a switch, and was an option of Hugging Face's that took the token.
+    is_switch = said in (Naming.SECRET, Naming.TOKEN) and first and first[0] in _SWITCHES
+    return Naming.DOUBTFUL if is_switch else said
+
+
+def _naming(name: str) -> Naming:
     if not 0 < len(name) <= _MOST_CHARACTERS:
         return Naming.HARMLESS
     parts = [words for part in re.split(r"[./\[\]:]+", name) if (words := _words(part))]

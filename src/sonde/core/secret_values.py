@@ -22,7 +22,7 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,32}://)(?:[^\s/@]{0,256}@)?([^
 _PATH = re.compile(r"(?:[A-Za-z]:\\|~?/|\.\.?/).*", re.DOTALL)
 _HEX_KEY = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 _LOGIN = re.compile(r"[^\s:/]{1,128}:[^\s/]{4,256}")
-_SHORT_KEY, _SHORT_EVIDENCE = 12, 4.0  # less will do where the name is a hint
+_SHORT_KEY, _SHORT_EVIDENCE = 10, 8.0  # less will do where the name is a hint
 
 
 def hidden(value: str, naming: Naming, *, in_prose: bool = False) -> str | None:
