@@ -2,13 +2,14 @@
 
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from sonde.core.errors import FormatError, RunNotFound
+from sonde.store.environment import redact
 from sonde.store.importing.foreign import Log, Logged, number
 
 _LARGEST = 1.7976931348623157e308  # MLflow keeps infinities as the largest double
@@ -77,9 +78,24 @@ def _of_database(path: Path, run: str | None) -> Log:
             key = _chosen(names, run, path)
             params = base.execute("SELECT key, value FROM params WHERE run_uuid = ?", (key,))
             config = {name: _plain(value) for name, value in params}
+            has_tags = base.execute("SELECT 1 FROM sqlite_master WHERE name = 'tags'").fetchone()
+            tags = base.execute("SELECT key, value FROM tags WHERE run_uuid = ?", (key,)) if has_tags else ()
+            environment = _environment(dict(tags))
     except sqlite3.DatabaseError as error:
         raise FormatError(f"{path} is no database of MLflow: {error}.") from error
-    return Log(name=names[key] or key, entries=_metrics(path, key), config=config, time=path.stat().st_mtime)
+    return Log(
+        name=names[key] or key,
+        entries=_metrics(path, key),
+        config=config,
+        environment=environment,
+        time=path.stat().st_mtime,
+    )
+
+
+def _environment(tags: Mapping[str, str]) -> dict[str, Any]:
+    """What MLflow's own tags say."""
+    program, commit = tags.get("mlflow.source.name"), tags.get("mlflow.source.git.commit")
+    return ({"command": redact([program])} if program else {}) | ({"commit": commit} if commit else {})
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -113,7 +129,15 @@ def _of_folder(root: Path, run: str | None) -> Log:
         if file.is_file():
             text = file.read_text(encoding="utf-8", errors="replace")
             config[file.relative_to(params).as_posix()] = _plain(text.strip("\n"))
-    return Log(name=names[key] or key, entries=_lines(folder / "metrics"), config=config, time=folder.stat().st_mtime)
+    tags = {name: folder / "tags" / name for name in ("mlflow.source.name", "mlflow.source.git.commit")}
+    said = {name: file.read_text(encoding="utf-8", errors="replace") for name, file in tags.items() if file.is_file()}
+    return Log(
+        name=names[key] or key,
+        entries=_lines(folder / "metrics"),
+        config=config,
+        environment=_environment(said),
+        time=folder.stat().st_mtime,
+    )
 
 
 def _plain(text: str) -> str | int | float:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sonde.core.errors import FormatError, RunNotFound
+from sonde.store.environment import PACKAGES, redact
 from sonde.store.importing import wire
 from sonde.store.importing.foreign import Log, Logged, moment, number
 
@@ -61,7 +62,44 @@ def read(source: str, run: str | None = None) -> Log:
     file = files[0]
     config: dict[str, Any] = {}
     rows = _history_lines(file) if file.suffix == ".jsonl" else _records(file, config)
-    return Log(name=_id(file), entries=_entries(rows), config=config, time=file.stat().st_mtime)
+    return Log(
+        name=_id(file),
+        entries=_entries(rows),
+        config=config,
+        environment=_environment(_folder(file) / "files"),
+        time=file.stat().st_mtime,
+    )
+
+
+def _environment(files: Path) -> dict[str, Any]:
+    """What `wandb-metadata.json` and `requirements.txt` say; nothing where they are not there, or not readable."""
+    try:
+        said = json.loads((files / "wandb-metadata.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        said = {}
+    said = said if isinstance(said, dict) else {}
+    git = said.get("git") if isinstance(said.get("git"), dict) else {}
+    words = said.get("args") if isinstance(said.get("args"), list) else []
+    found = {
+        "python": said.get("python"),
+        "platform": said.get("os"),
+        "host": said.get("host"),
+        "cpus": said.get("cpu_count"),
+        "gpu": said.get("gpu"),
+        "packages": _packages(files / "requirements.txt"),
+        "command": redact([str(word) for word in (said["program"], *words)]) if said.get("program") else None,
+        "commit": git.get("commit"),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _packages(file: Path) -> dict[str, str]:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return {}
+    pairs = (line.strip().partition("==")[::2] for line in lines)
+    return {name: version for name, version in pairs if name in PACKAGES and version}
 
 
 def _files(root: Path) -> list[Path]:
