@@ -256,7 +256,7 @@ def test_the_loss_began_at_its_first_value_however_far_it_rose_at_once(tmp_path:
     assert "fell from 2.4 to 2.303" in said
     assert "In between it had risen to" in said
     told = report(_record(tmp_path / "calm", [math.nan, *_losses(300)]), rules=()).markdown()
-    assert f"fell from {number(np.float32(_losses(300)[0]))} to" in told
+    assert f"fell from {number(_losses(300)[0])} to" in told
     assert "In between" not in told
 
 

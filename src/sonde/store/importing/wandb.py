@@ -74,12 +74,12 @@ def read(source: str, run: str | None = None) -> Log:
 def _environment(files: Path) -> dict[str, Any]:
     """What `wandb-metadata.json` and `requirements.txt` say; nothing where they are not there, or not readable."""
     try:
-        said = json.loads((files / "wandb-metadata.json").read_text(encoding="utf-8"))
+        content: Any = json.loads((files / "wandb-metadata.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        said = {}
-    said = said if isinstance(said, dict) else {}
-    git = said.get("git") if isinstance(said.get("git"), dict) else {}
-    words = said.get("args") if isinstance(said.get("args"), list) else []
+        content = None
+    said: dict[str, Any] = content if isinstance(content, dict) else {}
+    git, words = said.get("git"), said.get("args")
+    program = [said["program"], *(words if isinstance(words, list) else ())] if said.get("program") else []
     found = {
         "python": said.get("python"),
         "platform": said.get("os"),
@@ -87,8 +87,8 @@ def _environment(files: Path) -> dict[str, Any]:
         "cpus": said.get("cpu_count"),
         "gpu": said.get("gpu"),
         "packages": _packages(files / "requirements.txt"),
-        "command": redact([str(word) for word in (said["program"], *words)]) if said.get("program") else None,
-        "commit": git.get("commit"),
+        "command": redact([str(word) for word in program]),
+        "commit": git.get("commit") if isinstance(git, dict) else None,
     }
     return {name: value for name, value in found.items() if value}
 
