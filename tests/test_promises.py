@@ -41,7 +41,7 @@ def test_what_the_readme_says_of_itself_is_in_the_table() -> None:
     assert len(promised) == 2
     for paragraph in promised:
         for sentence in re.split(r"[;.:] ", plain(paragraph).rstrip(".")):
-            is_title = sentence.startswith("What it promises") or sentence.startswith("a run is a folder")
+            is_title = sentence.startswith(("What it promises", "a run is a folder"))
             assert is_title or any(plain(row) in sentence or sentence in plain(row) for row, _ in ROWS), sentence
 
 

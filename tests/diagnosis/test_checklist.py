@@ -130,3 +130,52 @@ def test_memory_is_held_against_its_size_and_its_past() -> None:
 
 def test_open_alarms_are_counted() -> None:
     assert _asked({}, "No alarm", open_alarms=2).standing is Standing.NOT_OK
+
+
+def _any_series(seed: int) -> dict[str, Series]:
+    """Every series that is asked for, of random size, trend and noise."""
+    random = np.random.default_rng(seed)
+    found = {}
+    for tag in (
+        *("loss", "lr", "grad/norm", "throughput/samples_per_s", "time/step", "device/utilisation", "memory/total"),
+        *("memory/peak", "memory/allocated", "host/rss"),
+    ):
+        size = int(random.integers(1, 300))
+        trend = np.linspace(0, random.normal(0, 1), size)
+        values = np.exp(random.normal(0, 1) + trend + random.choice([0.01, 0.3, 1.0]) * random.normal(0, 1, size))
+        if tag == "loss" and random.random() < 0.2:
+            values[random.integers(size)] = math.nan
+        found[tag] = _series(values)
+    if random.random() < 0.5:  # a loss that falls, gives some of that back, and stays there
+        fallen = np.where(np.arange(400) < 100, 2 - np.arange(400) / 80, random.uniform(0.75, 1.5))
+        found["loss"] = _series(fallen + 0.02 * random.normal(0, 1, 400))
+    for layer in "abc":
+        for path in ("grad/rms", "update/ratio", "weight/mean", "weight/std"):
+            found[f"{path}@{layer}.weight"] = _series(10 ** random.uniform(-5, 1, 1))
+        quantiles = np.sort(random.normal(random.normal(0, 1), random.choice([0.1, 1.0, 30.0]), 5))
+        for q, value in zip((1, 25, 50, 75, 99), quantiles, strict=True):
+            found[f"grad/p{q}@{layer}.weight"] = _series(np.array([value]))
+    return found
+
+
+def test_whatever_has_a_number_is_in_order_exactly_if_that_is_in_its_range() -> None:
+    seen = set()
+    for seed in range(300):
+        for check in checklist(_any_series(seed), open_alarms=seed % 2):
+            if math.isfinite(check.value):
+                is_in_range = check.low <= check.value <= check.high
+                assert check.standing is (Standing.OK if is_in_range else Standing.NOT_OK), (seed, check)
+                seen.add((check.name, is_in_range))
+            else:
+                assert check.remark, (seed, check)
+    names = {check.name for check in checklist({}, open_alarms=0)}
+    assert seen == {(name, is_in_range) for name in names for is_in_range in (True, False)}
+
+
+def test_the_range_of_a_time_that_scatters_is_as_wide_as_its_noise() -> None:
+    times = np.exp(np.random.default_rng(3).normal(0, 1.0, 100))
+    found = _asked({"time/step": _series(times)}, "time a step")
+    assert found.high > 0.10
+    assert "own noise" in found.remark
+    steady = _asked({"time/step": _series(np.full(100, 0.1))}, "time a step")
+    assert (steady.low, steady.high) == (-0.10, 0.10)

@@ -1,6 +1,7 @@
 """What a watched training tells the rules besides its rows, and how often it looks at batches and memory."""
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,36 @@ def test_the_memory_of_the_process_is_read_at_every_tenth_step(tmp_path: Path) -
     run = sonde.load(tmp_path)
     for tag in ("host/rss", "time/backward"):
         assert run.series(tag).step.tolist() == [2, 12, 22, 32, 42, 52], tag
+
+
+def test_what_the_loop_does_beside_its_phases_is_in_none_of_them(tmp_path: Path) -> None:
+    net, optimizer = _made()
+    least_s = 0.004
+
+    def work() -> None:
+        until = time.perf_counter() + least_s
+        while time.perf_counter() < until:
+            pass
+
+    with _watch(net, optimizer, tmp_path) as watching:
+        for x, y in watching.data(loops.batches(3)):
+            work()
+            outputs = net(x)
+            work()
+            loss: Any = nn.functional.cross_entropy(outputs, y)
+            loss.backward()
+            work()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            work()
+            watching.step(loss)
+    run = sonde.load(tmp_path)
+    assert run.series("time/loss").value[0] >= least_s
+    assert run.series("time/other").value[0] >= 3 * least_s
+    for tag in ("time/forward", "time/backward", "time/clip", "time/optimizer_device", "time/monitor"):
+        assert run.series(tag).step.tolist() == [2], tag
+        assert run.series(tag).value[0] > 0, tag
 
 
 def test_settings_of_the_optimiser_are_there_from_the_first_step(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from sonde.core.remedies import Action, Remedy, Safety
 from sonde.reports.document import Card, Code, Document, Fold, Heading, Paragraph, Strong, Table
 from sonde.reports.html import html
 from sonde.reports.markdown import markdown
+from sonde.reports.quantities import number
 from sonde.reports.report import SECTIONS, report
 from sonde.reports.sections.findings import findings
 from sonde.reports.sections.opening import sentence
@@ -246,3 +247,30 @@ def test_markdown_shows_odd_names_as_they_are() -> None:
     text = markdown(Document("t", "s", (Table(("Name", "Value"), rows), Paragraph((Strong(" bold: "), "rest")))))
     assert "| `` a\\|b`c `` | x\\|y \\*z\\* \\<i\\> |" in text
     assert " **bold:** rest" in text
+
+
+def test_the_loss_began_at_its_first_value_however_far_it_rose_at_once(tmp_path: Path) -> None:
+    steps = np.arange(2000)
+    losses = np.where(steps == 0, 2.4, 2.303 + 600 * np.exp(-steps / 15))
+    said = report(_record(tmp_path / "run", losses.tolist()), rules=()).markdown()
+    assert "fell from 2.4 to 2.303" in said
+    assert "In between it had risen to" in said
+    told = report(_record(tmp_path / "calm", [math.nan, *_losses(300)]), rules=()).markdown()
+    assert f"fell from {number(_losses(300)[0])} to" in told
+    assert "In between" not in told
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.31, "+31%"), (0.1004, "more than +10%"), (-0.1004, "less than -10%"), (0.0996, "+10%")]
+)
+def test_a_number_that_is_rounded_to_the_end_of_its_range_says_on_which_side_it_is(
+    tmp_path: Path, value: float, text: str
+) -> None:
+    path = tmp_path / "run"
+    with sonde.record(path) as writer:
+        for step in range(1, 201):
+            writer.log(step, {"loss": 1 / step, "time/step": 1.0 if step <= 160 else 1 + value})
+    (line,) = [one for one in report(path, rules=()).markdown().splitlines() if "time a step takes" in one]
+    assert f"| {text} |" in line
+    assert "-10% to +10%" in line
+    assert ("not ok" in line) == (abs(value) > 0.1)

@@ -110,9 +110,10 @@ def _circumstances(run: "Run") -> Iterator[tuple[str, Text]]:
     if isinstance(environment, Mapping):
         versions = environment.get("packages")
         rest = {name: value for name, value in environment.items() if name not in _LEFT_OUT}
-        yield "environment", Text("  ").join([*_words(versions), *_words(rest)])
-        if isinstance(words := environment.get("command"), list) and words:
-            yield "command", Text(one_line(shlex.join([Path(str(words[0])).name, *map(str, words[1:])])))
+        if words := [*_words(versions), *_words(rest)]:
+            yield "environment", Text("  ").join(words)
+        if isinstance(command := environment.get("command"), list) and command:
+            yield "command", Text(one_line(shlex.join([Path(str(command[0])).name, *map(str, command[1:])])))
     if len(run.branches) > 1:
         current = run.branches[-1]
         yield "branches", Text(f"{len(run.branches)}; the current one begins at step {current.fork_step}")

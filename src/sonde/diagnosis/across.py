@@ -8,7 +8,7 @@ from sonde.rules.ranks.rank_series import RankSeries
 from sonde.rules.ranks.straggler import Straggler
 from sonde.rules.rule import Look, Rule, Sighting
 
-ACROSS_RANKS = ("time/step", "time/backward", "weight/norm", "grad/norm_applied")
+ACROSS_RANKS = ("time/step", "time/backward", "time/communication", "weight/norm", "grad/norm_applied")
 """The series that are compared between ranks."""
 
 

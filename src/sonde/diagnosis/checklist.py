@@ -32,12 +32,12 @@ class Standing(enum.StrEnum):
 
 
 class Check(NamedTuple):
-    """A line of the checklist.
+    """A line of the checklist. Where it has a number, it is in order exactly if that is in the range.
 
     Attributes:
         name: What was asked, as a statement that is true of a healthy training.
         standing: Whether it is.
-        value: The number that was judged; NaN where there is none.
+        value: The number that was judged; NaN where there is none, and the remark says what was.
         low: The least that is in order; −inf where nothing is too little.
         high: The most that is in order; inf where nothing is too much.
         unit: Of value, low and high: "share" and "change" are shares of 1, "" has none.
@@ -97,13 +97,7 @@ def checklist(series: Mapping[str, Series], *, open_alarms: int) -> tuple[Check,
         _steady(series, ("time/step",), "The time a step takes is steady", 0.10),
         _busy(series),
         *_memory(series),
-        Check(
-            "No alarm is open",
-            Standing.NOT_OK if open_alarms else Standing.OK,
-            float(open_alarms),
-            high=0.0,
-            unit="alarms",
-        ),
+        _in_range("No alarm is open", float(open_alarms), -math.inf, 0.0, unit="alarms"),
     )
 
 
@@ -148,14 +142,15 @@ def _falls(losses: Float64) -> Check:
     scatter = NORMAL_FROM_MAD * float(spread(np.diff(blocks)).mad)
     now, best = float(median(blocks[-max(1, len(blocks) // 8) :])), float(blocks.min())
     fall = float(blocks[0]) - best
+    standing = Standing.NOT_OK if trend == "rising" else Standing.OK
     if fall <= 6 * scatter:
-        standing = Standing.NOT_OK if trend == "rising" else Standing.OK
         return Check(name, standing, unit="share", remark=f"{trend}, within its noise")
     # The least of many noisy blocks is low by chance: about three deviations.
     back, most = max(now - best, 0.0) / fall, max(0.05, 3 * scatter / fall)
-    fine = trend == "falling" or (trend == "level" and back <= most)
-    remark = f"share of its fall that it gave back; {trend} over the later half"
-    return Check(name, Standing.OK if fine else Standing.NOT_OK, back, high=most, unit="share", remark=remark)
+    if trend != "level":  # then that is the answer, whatever it gave back
+        return Check(name, standing, unit="share", remark=f"{trend} over the later half")
+    remark = "share of its fall that it gave back; level over the later half"
+    return _in_range(name, back, -math.inf, most, unit="share", remark=remark)
 
 
 def _smooth(losses: Float64) -> Check:
@@ -167,11 +162,11 @@ def _smooth(losses: Float64) -> Check:
     apart = np.diff(finite)
     deviation = NORMAL_FROM_MAD * float(spread(apart).mad) if len(apart) else 0.0
     num_jumps, most = int(np.sum(apart > 6 * deviation)) if deviation > 0 else 0, len(finite) // 1000 + 1
-    remark = "jumps of more than 6 robust deviations from one step to the next"
     if num_lost:
-        remark = f"{num_lost} of {len(losses)} losses are NaN or infinite; {remark}"
-    standing = Standing.OK if num_jumps <= most and not num_lost else Standing.NOT_OK
-    return Check(name, standing, float(num_jumps), high=float(most), unit="jumps", remark=remark)
+        remark = f"{num_lost} of {len(losses)} losses are NaN or infinite"
+        return _in_range(name, float(num_lost), -math.inf, 0.0, unit="losses", remark=remark)
+    remark = "jumps of more than 6 robust deviations from one step to the next"
+    return _in_range(name, float(num_jumps), -math.inf, float(most), unit="jumps", remark=remark)
 
 
 def _too_few(losses: Float64) -> str:
@@ -234,9 +229,10 @@ def _of(scenes: Scenes, path: str, names: tuple[str, ...]) -> Float64:
 
 
 def _steady(series: Mapping[str, Series], tags: tuple[str, ...], name: str, most: float) -> Check:
-    """The newest fifth against all before, beyond the noise; the first tag that is there counts.
+    """The newest fifth against all before; the first tag that is there counts.
 
-    Medians of 20 blocks, whose own scatter is the noise: 3 standard errors of a difference of medians are none.
+    Medians of 20 blocks, whose own scatter is the noise: 3 standard errors of a difference of medians are no change,
+    so a series that scatters has a wider range.
     """
     for tag in tags:
         values = _finite(series, tag)
@@ -245,10 +241,10 @@ def _steady(series: Mapping[str, Series], tags: tuple[str, ...], name: str, most
             before, after = float(median(blocks[:16])), float(median(blocks[16:]))
             noise = NORMAL_FROM_MAD * float(spread(blocks).mad) * 1.25 * math.sqrt(1 / 4 + 1 / 16)
             change = after / before - 1 if before > 0 else math.nan
-            check = _in_range(name, change, -most, most, unit="change", remark="the newest fifth against the rest")
-            if check.standing is Standing.NOT_OK and abs(after - before) <= 3 * noise:
-                return check._replace(standing=Standing.OK, remark=f"{check.remark}; within its own noise")
-            return check
+            remark, scatter = "the newest fifth against the rest", 3 * noise / before if before > 0 else 0.0
+            if scatter > most:
+                most, remark = scatter, f"{remark}; the range is that of its own noise"
+            return _in_range(name, change, -most, most, unit="change", remark=remark)
     return Check(name, Standing.NOT_MEASURED, low=-most, high=most, unit="change", remark="not recorded, or too short")
 
 

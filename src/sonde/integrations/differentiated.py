@@ -6,7 +6,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from sonde.integrations.entries import BACKWARD, SCALE, Backward, Scaled
+from sonde.integrations.entries import SCALE, Scaled
+from sonde.probes.seams import BACKWARD, Backward
 
 
 @final

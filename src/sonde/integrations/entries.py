@@ -20,26 +20,6 @@ from sonde.probes.seams import Seam
 Tell = Callable[[Any], None]
 
 
-class Backward(NamedTuple):
-    """`backward` is about to begin, or is over."""
-
-    tensors: Any
-    gradients: Any
-    retained: bool
-    done: bool
-
-
-class Gradient(NamedTuple):
-    """Gradients are about to be computed and handed over, not added to `.grad`; or were."""
-
-    outputs: Any
-    inputs: Any
-    retained: bool
-    created: bool
-    """Whether they can be differentiated in turn."""
-    done: bool
-
-
 class Scaled(NamedTuple):
     """A gradient scaler has multiplied a loss."""
 
@@ -74,42 +54,6 @@ class LossCall(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     result: Any
-
-
-def _wrap_backward(original: Callable[..., Any], tell: Tell) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return original(tensors, *args, **kwargs)
-        # Positions of `torch.autograd.backward`: gradients, retain_graph, create_graph.
-        named = dict(zip(("grad_tensors", "retain_graph", "create_graph"), args, strict=False)) | kwargs
-        retained = bool(named.get("retain_graph") or named.get("create_graph"))
-        event = Backward(tensors, named.get("grad_tensors"), retained, done=False)
-        tell(event)
-        try:
-            return original(tensors, *args, **kwargs)
-        finally:
-            tell(event._replace(done=True))
-
-    return backward
-
-
-def _wrap_grad(original: Callable[..., Any], tell: Tell) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return original(outputs, inputs, *args, **kwargs)
-        # Positions of `torch.autograd.grad`, after the outputs and inputs.
-        named = dict(zip(("grad_outputs", "retain_graph", "create_graph"), args, strict=False)) | kwargs
-        created = bool(named.get("create_graph"))
-        event = Gradient(outputs, inputs, created or bool(named.get("retain_graph")), created, done=False)
-        tell(event)
-        try:
-            return original(outputs, inputs, *args, **kwargs)
-        finally:
-            tell(event._replace(done=True))
-
-    return grad
 
 
 def _wrap_scale(original: Callable[..., Any], tell: Tell) -> Callable[..., Any]:
@@ -218,9 +162,6 @@ _LOSSES = (
     "triplet_margin_loss",
 )
 
-BACKWARD = Seam(torch.autograd, "backward", _wrap_backward)
-"""`Tensor.backward` calls it by its name in the module."""
-GRAD = Seam(torch.autograd, "grad", _wrap_grad)
 SCALE = Seam(torch.amp.GradScaler, "scale", _wrap_scale)
 LOADER_ITER = Seam(torch.utils.data.DataLoader, "__iter__", _wrap_iter)
 LOADER_NEXT = Seam(dataloader._BaseDataLoaderIter, "__next__", _wrap_next)

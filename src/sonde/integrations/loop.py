@@ -15,7 +15,7 @@ from sonde.config import effective
 from sonde.core.records import Ending
 from sonde.integrations import entries
 from sonde.integrations.callers import caller
-from sonde.integrations.entries import Backward, Fetched, Gradient, LossCall, Opened, Scaled
+from sonde.integrations.entries import Fetched, LossCall, Opened, Scaled
 from sonde.integrations.iterations import Iterations
 from sonde.integrations.listening import Listening
 from sonde.integrations.losses import Losses, Origin, weighed
@@ -29,7 +29,7 @@ from sonde.monitor import ranks
 from sonde.monitor.guard import Guard
 from sonde.monitor.watch import Watch
 from sonde.probes.batches import counts_of
-from sonde.probes.seams import SCALER_STEP, ScalerStep
+from sonde.probes.seams import BACKWARD, GRAD, SCALER_STEP, Backward, Gradient, ScalerStep
 from sonde.store import endings
 from sonde.store.environment import redactor
 from sonde.streams.printing import print_or_drop
@@ -88,8 +88,8 @@ class Loop:
 
     def _listen(self) -> None:
         listening = self._listening
-        listening.at(self._on_backward, entries.BACKWARD)
-        listening.at(self._on_gradient, entries.GRAD)
+        listening.at(self._on_backward, BACKWARD)
+        listening.at(self._on_gradient, GRAD)
         listening.at(self._on_scale, entries.SCALE)
         listening.at(self._on_opened, entries.LOADER_ITER)
         listening.at(self._on_fetch, entries.LOADER_NEXT)

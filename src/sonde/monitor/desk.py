@@ -251,6 +251,10 @@ class Desk:
                 spent["time/starved"] = starved
             self._note_times(sheet.host, spent, with_norms=with_norms)
         self._pipeline.put(sheet, delivery, self._transport.patience)
+        if over:
+            probing.begin()
+        else:
+            probing.resume()
 
     def _take_counts(self, counts: Mapping[str, int | None]) -> None:
         for quantity, given in counts.items():

@@ -181,12 +181,13 @@ class Probing:
         self.settings.before_step(optimizer)
         if not self._armed:
             return
-        self._phases.mark("backward-done")
+        self._phases.mark("monitor")
         if not has_closure:
             self._moments.before_step(optimizer)
 
     def at_optimizer(self) -> None:
         """Nothing of ours comes in between any more."""
+        self._phases.mark("monitor-done")
         self._phases.mark("optimizer")
 
     def after_optimizer(self, optimizer: Optimizer, *, has_closure: bool) -> None:
@@ -195,9 +196,30 @@ class Probing:
         if not self._armed:
             return
         self._phases.mark("optimizer-done")
+        self._phases.mark("monitor")
         self._memory.mark("optimizer-done")
         if has_closure:
             self._moments.before_step(optimizer)
+
+    def clip(self, *, is_done: bool) -> None:
+        """Torch clips gradients, or has: what we do about that is told by `pause` and `resume`."""
+        self._phases.mark("clip-done" if is_done else "clip")
+
+    def begin(self) -> None:
+        """The iteration that was armed begins: the training goes on."""
+        self._phases.begin()
+
+    def pause(self) -> None:
+        """The training waits for us."""
+        self._phases.mark("monitor")
+
+    def resume(self) -> None:
+        """It goes on."""
+        self._phases.mark("monitor-done")
+
+    def waited(self, seconds: float) -> None:
+        """The iteration has waited for data until now."""
+        self._phases.waited(seconds)
 
     def batch(self, batch: Any) -> dict[str, int]:
         """A batch on its way to the model: how many samples and tokens it has, where that can be told."""

@@ -163,6 +163,8 @@ class Stepping:
             if optimised.sharing is not None:  # the other ranks wait for us, whatever went wrong
                 with self._guard:
                     optimised.sharing.finish(desk.sheet, optimised.name)
+        with self._guard:
+            self._probing.resume()
         desk.budget.end("post", began)
 
     def _refresh(self, optimised: Optimised) -> None:
@@ -175,11 +177,18 @@ class Stepping:
             return
         began = desk.budget.begin("clip")
         with self._guard, torch.no_grad():
+            if clip.done:
+                self._probing.clip(is_done=True)
+            self._probing.pause()
             self._probing.preflight.clipped(clip)
             for optimised in self._optimised.values():
                 self._refresh(optimised)
                 if not optimised.is_blind:
                     self._reader.clip(desk.sheet, optimised, clip)
+        with self._guard:
+            self._probing.resume()
+            if not clip.done:
+                self._probing.clip(is_done=False)
         desk.budget.end("clip", began)
 
     def _on_scaler(self, event: ScalerStep) -> None:

@@ -214,6 +214,8 @@ class Watch:
             return
         is_capturing = desk.is_capturing
         began = time.perf_counter() if is_capturing else desk.budget.begin("step")
+        with self._guard:
+            self._probing.pause()
         sheet = desk.turn()
         if not is_capturing:
             self._stepping.read_replayed(sheet)
@@ -277,7 +279,11 @@ class Watch:
         if not self._closed:
             began = desk.begin("data")
             with self._guard:
+                self._probing.waited(waited_s)
+                self._probing.pause()
                 desk.count(self._probing.batch(batch))
+            with self._guard:
+                self._probing.resume()
             desk.end("data", began)
 
     def charge(self, own_s: float) -> None:

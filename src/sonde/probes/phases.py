@@ -1,6 +1,7 @@
 """How long the phases of an iteration take, on the device where there is one, without ever waiting for it."""
 
 import itertools
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -14,31 +15,51 @@ from sonde.core.frames import MISSING, Columns
 from sonde.core.records import Float64
 from sonde.probes.probe import Reading, Row
 from sonde.probes.roots import Roots
+from sonde.probes.seams import BACKWARD, CLIP_TOTAL, COLLECTIVES, GRAD, Backward, Gradient
 from sonde.probes.stopwatch import Stopwatch
 
-Moment = Literal["forward", "forward-done", "backward-done", "optimizer", "optimizer-done"]
+Moment = Literal[
+    "forward",
+    "forward-done",
+    "backward",
+    "backward-done",
+    "clip",
+    "clip-done",
+    "optimizer",
+    "optimizer-done",
+    "communication",
+    "communication-done",
+    "monitor",
+    "monitor-done",
+]
 
 _YIELDS = {
     "time/forward": "seconds in the forward passes of the iteration",
-    "time/backward": "seconds from the end of each forward to the next one or to the optimiser: loss and backward",
+    "time/loss": "seconds from the end of a forward to the call of `backward`",
+    "time/backward": "seconds inside `backward`",
+    "time/clip": "seconds in torch's clipping of gradients",
     "time/optimizer_device": "seconds in the optimisers' steps, on the device where there is one",
+    "time/communication": "seconds in calls of `torch.distributed` by the script, outside forward and backward",
+    "time/monitor": "seconds in which the iteration waited for the watching",
+    "time/other": "seconds of the iteration in nothing of that, and not waiting for data",
 }
 _COLUMNS = Columns("phases", tuple(_YIELDS))
-# From one moment to the next -> the phase that lies between; between all others lies none.
-_PHASES = {
-    ("forward", "forward-done"): 0,
-    ("forward-done", "forward"): 1,
-    ("forward-done", "backward-done"): 1,
-    ("forward-done", "optimizer"): 1,
-    ("optimizer", "optimizer-done"): 2,
-}
+_ALWAYS = ("time/monitor", "time/other")
 _CAPTURED = "a CUDA graph was being captured, in which no time may be taken"
 _MOST_WAITING = 64  # the device is a few steps behind at most; more would be events that never come
 
 
-class _Clock(Protocol):
+class Clock(Protocol):
+    """Takes the moments of an iteration."""
+
+    measures_host: bool
+    """Whether it is the clock by which the training's thread waits."""
+
     def stamp(self) -> Any:
         """The present moment, None where it must not be taken."""
+
+    def before(self, stamp: Any, seconds: float) -> Any:
+        """A moment so long before another; asked of the host's clock only."""
 
     def passed(self, stamps: Sequence[Any]) -> bool:
         """Whether all the moments lie in the past, so that `seconds` may be asked."""
@@ -48,8 +69,13 @@ class _Clock(Protocol):
 
 
 class _HostClock:
+    measures_host = True
+
     def stamp(self) -> float:
         return time.perf_counter()
+
+    def before(self, stamp: float, seconds: float) -> float:
+        return stamp - seconds
 
     def passed(self, stamps: Sequence[float]) -> bool:
         return True
@@ -61,6 +87,8 @@ class _HostClock:
 class _CudaClock:
     """Moments are events on the current stream."""
 
+    measures_host = False
+
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
@@ -71,6 +99,9 @@ class _CudaClock:
         event.record(torch.cuda.current_stream(self._device))
         return event
 
+    def before(self, stamp: torch.cuda.Event, seconds: float) -> torch.cuda.Event:
+        raise NotImplementedError("an event has no moment before it")
+
     def passed(self, stamps: Sequence[torch.cuda.Event]) -> bool:
         # A question to the driver in the middle of a capture would spoil the capture.
         return not torch.cuda.is_current_stream_capturing() and all(map(torch.cuda.Event.query, stamps))
@@ -79,50 +110,76 @@ class _CudaClock:
         return float(start.elapsed_time(end)) / 1e3
 
 
-def _clock(device: torch.device) -> _Clock:
+def _is_distributed() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def _clock(device: torch.device) -> Clock:
     return _CudaClock(device) if device.type == "cuda" else _HostClock()
 
 
 class _Mark(NamedTuple):
-    moment: Moment
+    moment: Moment | Literal["begin", "data", "data-done", "end"]
     stamp: Any
+    own_s: float
+    """What hooks of ours have taken on the host until then."""
 
 
 @final
 class Phases:
-    """Splits an iteration into forward, backward and optimiser.
+    """Splits an iteration into what the training does in it, by the moments at which torch tells us.
 
-    With the moments of an iteration in their order, each span between two neighbours belongs to a phase:
+    - forward: from the start to the end of a model's own forward, grad-enabled calls only;
+    - loss: from the end of a forward to the call of `backward`, where no other forward lies in between;
+    - backward: from the call of `backward` (or of `torch.autograd.grad`, unless its gradients are differentiated in
+      turn) to its return, with the communication in it and with forwards that are recomputed in it (checkpointing);
+    - clip: inside torch's functions that clip gradients, the norm among it; one by hand is not seen;
+    - optimiser: inside `optimizer.step`, without what a closure evaluates in it;
+    - communication: inside collective calls of `torch.distributed` that the script makes outside of those above;
+    - monitor: where the iteration waits for us;
+    - other: all that is left, without the wait for data. A forward that is not seen is there.
 
-    - forward: from the start to the end of a model's own forward, grad-enabled calls only, summed over the iteration;
-    - backward: from the end of a forward to the start of the next one or to the optimiser, summed. It holds the loss,
-      the backward pass with its communication, clipping, and with accumulation the wait for the next micro-batch;
-    - optimiser: inside `optimizer.step`, summed over the optimisers.
+    Each is summed over the iteration. With the wait for data (`time/data`) they make up its time.
 
-    On a CPU they are read from the clock. On a CUDA device they are events on the current stream, and the times are
-    those of the device. An iteration's times are told once the device has passed them: where it lags behind, by a later
-    `collect`, one iteration at a time, so that a row tells of an armed iteration before.
+    On a CPU the moments are read from the clock. On a CUDA device they are events on the current stream, and the times
+    are those of the device: the launches of our hooks are part of the phase they lie in, and a wait for data is part of
+    *other*. An iteration's times are told once the device has passed them: where it lags behind, by a later `collect`,
+    one iteration at a time, so that a row tells of an armed iteration before.
 
-    A span that did not occur is `MISSING`: the backward pass of an iteration without an optimiser's step (unless
-    a second forward ends it), the optimiser's time where the step evaluates a closure. What other probes launch in
-    between counts as part of the phase. A recomputed forward (activation checkpointing of the whole model) is a forward
-    like any other. Nothing is taken while a CUDA graph is being captured; a replayed one shows no forwards.
+    A span that did not occur is `MISSING`. Nothing is taken while a CUDA graph is being captured; a replayed one shows
+    no forwards.
 
     Args:
         models: By name; forwards of a model inside another one's count as the outer one's.
         device: Where the training runs.
+        clock: Runs while a hook of ours is called.
+        times: Takes the moments; by default as it is said above.
     """
 
     def __init__(
-        self, models: Mapping[str, nn.Module], device: torch.device, *, clock: Stopwatch | None = None
+        self,
+        models: Mapping[str, nn.Module],
+        device: torch.device,
+        *,
+        clock: Stopwatch | None = None,
+        times: Clock | None = None,
     ) -> None:
-        self._roots = Roots(models, clock)
-        self._clock = _clock(device)
+        self._own = clock or Stopwatch()
+        self._roots = Roots(models, self._own)
+        self._clock = times or _clock(device)
         self._armed = False
+        self._thread = 0
         self._marks: list[_Mark] = []
         self._running: str | None = None
         self._captured = self._was_captured = False
         self._waiting: deque[list[_Mark]] = deque(maxlen=_MOST_WAITING)
+        # Not for single iterations: what is compiled in between would be compiled anew.
+        self._undo = [
+            BACKWARD.listen(self._on_backward),
+            GRAD.listen(self._on_gradient),
+            CLIP_TOTAL.listen(self._on_clip_norm),
+            *(seam.listen(self._on_collective) for seam in (COLLECTIVES if _is_distributed() else ())),
+        ]
 
     @property
     def yields(self) -> Mapping[str, str]:
@@ -135,30 +192,48 @@ class Phases:
         return 1 if len(self._roots) else 0
 
     def arm(self, slots: Sequence[int]) -> None:
-        """Watch the forwards of this iteration."""
+        """Watch this iteration, from now on."""
         if slots:
             self._armed, self._marks, self._running, self._captured = True, [], None, False
+            self._thread = threading.get_ident()
             self._roots.attach(self._forward_starts, self._forward_ends)
+            self._take("begin")
+
+    def begin(self) -> None:
+        """The armed iteration begins only now: what lies before belongs to none."""
+        if self._armed:
+            self._marks = []
+            self._take("begin")
 
     def mark(self, moment: Moment) -> None:
         """A moment has come; does nothing in iterations that are not armed.
 
-        The monitor calls it from its hooks of the optimiser: "optimizer" where the step begins, "optimizer-done" where
-        it ends, and, where work of its own lies before the step, "backward-done" before that work.
+        The monitor calls it from its hooks of the optimiser ("optimizer" where the step begins, "optimizer-done" where
+        it ends) and of a clip, and around its own work.
         """
-        if not self._armed:
+        if self._armed:
+            self._take(moment)
+
+    def waited(self, seconds: float) -> None:
+        """The iteration has waited for data until now."""
+        if not self._armed or not self._clock.measures_host or not self._marks:
             return
-        stamp = self._clock.stamp()
-        if stamp is None:
-            self._captured = self._was_captured = True
-        else:
-            self._marks.append(_Mark(moment, stamp))
+        now = self._clock.stamp()
+        start, last = self._clock.before(now, seconds), self._marks[-1].stamp
+        self._marks.append(_Mark("data", start if self._clock.seconds(last, start) > 0 else last, self._own.total_s))
+        self._marks.append(_Mark("data-done", now, self._own.total_s))
 
     def collect(self) -> Sequence[Reading]:
         """The times of the oldest armed iteration that the device has passed since."""
         if self._armed:
+            is_paused = bool(self._marks) and self._marks[-1].moment == "monitor"  # to close the iteration
+            is_empty = all(
+                mark.moment in ("begin", "data", "data-done") for mark in self._marks[: -1 if is_paused else None]
+            )
+            if not is_empty and not is_paused:
+                self._take("end")
             self._armed = False
-            if self._marks and not self._captured:
+            if not is_empty and not self._captured:
                 self._waiting.append(self._marks)
             self._marks = []
             self._roots.release()
@@ -168,10 +243,10 @@ class Phases:
         return [Reading((), lambda _: [Row(_COLUMNS, values)])]
 
     def not_measured(self) -> Mapping[str, str]:
-        """Forwards that cannot be seen, with the backward passes that begin at their end; captured iterations."""
+        """Forwards that cannot be seen, with the losses that begin at their end; captured iterations."""
         found = dict.fromkeys(_YIELDS, _CAPTURED) if self._was_captured else {}
         for reason in self._roots.trouble().values():
-            found |= {"time/forward": reason, "time/backward": reason}
+            found |= {"time/forward": reason, "time/loss": reason}
         return found
 
     def close(self) -> None:
@@ -179,6 +254,8 @@ class Phases:
         self._armed = False
         self._marks = []
         self._waiting.clear()
+        for undo in self._undo:
+            undo()
         self._roots.close()
 
     def _forward_starts(self, name: str, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
@@ -193,14 +270,105 @@ class Phases:
             self._running = None
             self.mark("forward-done")
 
+    def _on_backward(self, event: Backward) -> None:
+        if self._armed and threading.get_ident() == self._thread:
+            self._take("backward-done" if event.done else "backward")
+
+    def _on_gradient(self, event: Gradient) -> None:
+        if self._armed and not event.created and threading.get_ident() == self._thread:
+            self._take("backward-done" if event.done else "backward")
+
+    def _on_clip_norm(self, is_done: bool) -> None:
+        if self._armed and threading.get_ident() == self._thread:
+            self._take("clip-done" if is_done else "clip")
+
+    def _on_collective(self, is_done: bool) -> None:
+        if self._armed and threading.get_ident() == self._thread:
+            self._take("communication-done" if is_done else "communication")
+
+    def _take(self, moment: Moment | Literal["begin", "end"]) -> None:
+        stamp = self._clock.stamp()
+        if stamp is None:
+            self._captured = self._was_captured = True
+        else:
+            self._marks.append(_Mark(moment, stamp, self._own.total_s))
+
     def _split(self, marks: Sequence[_Mark]) -> Float64:
-        values = np.full(len(_YIELDS), MISSING, np.float64)
+        split = _Split()
         for before, after in itertools.pairwise(marks):
-            place = _PHASES.get((before.moment, after.moment))
-            if place is not None:
-                so_far = 0.0 if np.isnan(values[place]) else values[place]
-                values[place] = so_far + self._clock.seconds(before.stamp, after.stamp)
-        return values
+            split.come(before.moment)
+            own_s = after.own_s - before.own_s if self._clock.measures_host else 0.0
+            split.spend(self._clock.seconds(before.stamp, after.stamp), own_s)
+        split.come("end")
+        return np.array([split.seconds.get(tag, MISSING) for tag in _YIELDS], np.float64)
+
+
+class _Split:
+    """Adds up the spans between the moments of an iteration, each in its phase.
+
+    A forward, and what follows it, are tentative: whether the forward ended, and whether `backward` was called next, is
+    known only then. Otherwise nobody knows what the time went into.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(_ALWAYS, 0.0)
+        self._rest = self._phase = "time/other"
+        """What lies between the phases, and the one that goes on."""
+        self._interrupted: list[str] = []
+        """By the monitor or a communication; the last is gone back to first."""
+        self._tentative_s = 0.0
+        self._num_backwards = 0
+
+    def come(self, moment: str) -> None:
+        """A moment of the iteration."""
+        if moment in ("monitor", "communication"):
+            self._interrupt(f"time/{moment}")
+        elif moment in ("monitor-done", "communication-done"):
+            self._phase = self._interrupted.pop() if self._interrupted else self._phase
+        elif moment in ("backward", "backward-done"):
+            self._num_backwards += 1 if moment == "backward" else -1
+            if self._num_backwards == (moment == "backward"):  # else one within another
+                self._go_to("time/backward" if moment == "backward" else self._rest, "time/loss")
+        elif self._num_backwards > 0 or (moment.startswith("data") and self._phase == "time/loss"):
+            pass  # who says it late says it of the wait before the forward
+        elif moment == "forward-done":
+            self._go_to("time/loss", "time/forward")
+        elif moment in ("optimizer", "optimizer-done"):
+            self._settle("")
+            self._rest = "time/optimizer_device" if moment == "optimizer" else "time/other"
+            self._phase = self._rest
+        else:
+            phases = {"forward": "time/forward", "clip": "time/clip", "data": ""}
+            self._go_to(phases.get(moment, self._rest), "")
+
+    def spend(self, seconds: float, own_s: float) -> None:
+        """The time from the last moment to the next, and what hooks of ours took of it."""
+        self._add("time/monitor", own_s)
+        seconds = max(seconds - own_s, 0.0)
+        if self._phase in ("time/forward", "time/loss"):
+            self._tentative_s += seconds
+        elif self._phase:
+            self._add(self._phase, seconds)
+
+    def _interrupt(self, phase: str) -> None:
+        is_part_of_it = self._num_backwards > 0 or self._phase in ("time/forward", "time/clip", "time/monitor")
+        if phase == "time/communication" and is_part_of_it:
+            phase = self._phase
+        self._interrupted.append(self._phase)
+        self._phase = phase
+
+    def _go_to(self, phase: str, expected: str) -> None:
+        self._settle(expected)
+        self._phase = phase
+
+    def _settle(self, expected: str) -> None:
+        """What was tentative was what the next moment shows, or belongs to no phase."""
+        if self._phase in ("time/forward", "time/loss"):
+            self._add(self._phase if self._phase == expected else self._rest, self._tentative_s)
+        self._tentative_s = 0.0
+
+    def _add(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
 
 @final

@@ -1,4 +1,4 @@
-"""Places inside torch where something passes that no hook shows: clipping, the scaler's step, making CUDA graphs.
+"""Places inside torch where something passes that no hook shows: backward, clipping, the scaler's step, CUDA graphs.
 
 A seam replaces one function of torch while anybody listens and puts it back with the last listener. The function's work
 and result are untouched; a listener that fails is the monitor's problem, not the training's.
@@ -22,6 +22,26 @@ class Clip(NamedTuple):
     limit: float
     norm: Tensor | None
     """Their norm together before, as torch found it; None where they are clipped by value."""
+    done: bool
+
+
+class Backward(NamedTuple):
+    """`backward` is about to begin, or is over."""
+
+    tensors: Any
+    gradients: Any
+    retained: bool
+    done: bool
+
+
+class Gradient(NamedTuple):
+    """Gradients are about to be computed and handed over, not added to `.grad`; or were."""
+
+    outputs: Any
+    inputs: Any
+    retained: bool
+    created: bool
+    """Whether they can be differentiated in turn."""
     done: bool
 
 
@@ -96,6 +116,58 @@ def _wrap_clip_by_value(original: Callable[..., Any], tell: Callable[[Any], None
     return clip
 
 
+def _wrap_span(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+    """Tells whether it is over: False before, True after."""
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(*args, **kwargs)
+        tell(False)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            tell(True)
+
+    return call
+
+
+def _wrap_backward(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(tensors, *args, **kwargs)
+        # Positions of `torch.autograd.backward`: gradients, retain_graph, create_graph.
+        named = dict(zip(("grad_tensors", "retain_graph", "create_graph"), args, strict=False)) | kwargs
+        retained = bool(named.get("retain_graph") or named.get("create_graph"))
+        event = Backward(tensors, named.get("grad_tensors"), retained, done=False)
+        tell(event)
+        try:
+            return original(tensors, *args, **kwargs)
+        finally:
+            tell(event._replace(done=True))
+
+    return backward
+
+
+def _wrap_grad(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(outputs, inputs, *args, **kwargs)
+        # Positions of `torch.autograd.grad`, after the outputs and inputs.
+        named = dict(zip(("grad_outputs", "retain_graph", "create_graph"), args, strict=False)) | kwargs
+        created = bool(named.get("create_graph"))
+        event = Gradient(outputs, inputs, created or bool(named.get("retain_graph")), created, done=False)
+        tell(event)
+        try:
+            return original(outputs, inputs, *args, **kwargs)
+        finally:
+            tell(event._replace(done=True))
+
+    return grad
+
+
 def _wrap_scaler_step(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
     @functools.wraps(original)
     def step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -143,6 +215,28 @@ def compiled_code() -> Seam:
 # second has no such inside: where it was imported by name before the watching began, it is not seen.
 CLIP_BY_NORM = Seam(clip_grad, "_clip_grads_with_norm_", _wrap_clip_by_norm)
 CLIP_BY_VALUE = Seam(torch.nn.utils, "clip_grad_value_", _wrap_clip_by_value)
+CLIP_TOTAL = Seam(clip_grad, "_get_total_norm", _wrap_span)
+"""The norm that a clip by norm begins with."""
+COLLECTIVES = tuple(
+    Seam(torch.distributed, name, _wrap_span)
+    for name in (
+        "all_reduce",
+        "reduce",
+        "broadcast",
+        "all_gather",
+        "all_gather_into_tensor",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "all_to_all",
+        "all_to_all_single",
+        "barrier",
+    )
+    if hasattr(torch.distributed, name)
+)
+"""As a script calls them. Data-parallel wrappers call what lies below."""
+BACKWARD = Seam(torch.autograd, "backward", _wrap_backward)
+"""`Tensor.backward` calls it by its name in the module."""
+GRAD = Seam(torch.autograd, "grad", _wrap_grad)
 SCALER_STEP = Seam(torch.amp.GradScaler, "step", _wrap_scaler_step)
 # Where it was imported by name before the watching began, it is not seen.
 MAKE_GRAPHS = Seam(torch.cuda, "make_graphed_callables", _wrap_make_graphs)

@@ -19,6 +19,8 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self._seconds = self._began = 0.0
+        self.total_s = 0.0
+        """Since it was made."""
 
     def __enter__(self) -> None:
         self._began = time.perf_counter()
@@ -26,7 +28,9 @@ class Stopwatch:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._seconds += time.perf_counter() - self._began
+        seconds = time.perf_counter() - self._began
+        self._seconds += seconds
+        self.total_s += seconds
 
     def take(self) -> float:
         """The seconds since the last call."""

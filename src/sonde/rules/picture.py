@@ -37,7 +37,8 @@ class Picture(NamedTuple):
         loss_z: Robust score of the loss against the last 128 before it.
         loss_median: Of those 128.
         loss_scale: Robust standard deviation of those 128.
-        loss_start: Median of the first five losses.
+        loss_first: The first one.
+        loss_start: Median of the first five losses: what is judged by, since one alone may be anything.
         loss_smooth: Moving average over about 20 steps, bias-corrected.
         loss_best: The smallest `loss_smooth` so far.
         best_step: When that was.
@@ -87,6 +88,7 @@ class Picture(NamedTuple):
     loss_z: float = float("nan")
     loss_median: float = float("nan")
     loss_scale: float = float("nan")
+    loss_first: float = float("nan")
     loss_start: float = float("nan")
     loss_smooth: float = float("nan")
     loss_best: float = float("nan")
@@ -270,6 +272,7 @@ class Pictures:
             loss_z=loss_z,
             loss_median=loss_median,
             loss_scale=scale,
+            loss_first=first_losses[0] if first_losses else math.nan,
             loss_start=loss_start,
             loss_smooth=smooth_loss,
             loss_best=smooth_loss if is_best else old.loss_best,

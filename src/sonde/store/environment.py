@@ -5,19 +5,29 @@ import os
 import platform
 import sys
 import traceback
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sonde.core.redaction import Redactor, secrets_of
 
-_PACKAGES = ("torch", "numpy", "pyarrow", "triton", "transformers", "lightning", "accelerate")
+PACKAGES = ("torch", "numpy", "pyarrow", "triton", "transformers", "lightning", "accelerate")
+
+
+class Origin(NamedTuple):
+    """Where and when a training was that others have recorded."""
+
+    created: float
+    """UTC, seconds since 1970."""
+    environment: Mapping[str, Any]
+    """As `describe` gives it, as far as that is known."""
 
 
 def describe() -> dict[str, Any]:
     """Python, platform, packages, machine, command and the commit of the working folder."""
     versions = {}
-    for package in _PACKAGES:
+    for package in PACKAGES:
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

@@ -79,6 +79,7 @@ class Writer:
         name: See `record`.
         config: See `record`.
         settings: Of Sonde itself, for `run.json`; without secrets.
+        origin: Where and when the training was, if not here and now.
         flush_s: How often what came is written, in seconds: what a killed process loses at most.
         room_bytes: Memory for rows that wait for the disk.
         segment_rows: From how many rows on a log is folded into a segment.
@@ -91,6 +92,7 @@ class Writer:
         name: str | None = None,
         config: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
+        origin: environment.Origin | None = None,
         flush_s: float = _FLUSH_S,
         room_bytes: int = _ROOM_BYTES,
         segment_rows: int = _SEGMENT_ROWS,
@@ -120,7 +122,7 @@ class Writer:
         self._state_written = 0.0
         self._files: dict[str, TableFiles] = {}
         try:
-            self._open(name, config, settings)
+            self._open(name, config, settings, origin)
         except OSError as error:
             raise RunNotWritable(
                 f"{self.path} cannot be written: {error.strerror or error}; choose another folder."
@@ -131,7 +133,13 @@ class Writer:
 
     # Opening.
 
-    def _open(self, name: str | None, config: Mapping[str, Any] | None, settings: Mapping[str, Any] | None) -> None:
+    def _open(
+        self,
+        name: str | None,
+        config: Mapping[str, Any] | None,
+        settings: Mapping[str, Any] | None,
+        origin: environment.Origin | None,
+    ) -> None:
         try:
             info = layout.read_info(self.path)
         except RunNotFound:
@@ -142,17 +150,18 @@ class Writer:
             info = {
                 "schema": layout.SCHEMA,
                 "name": name or self.path.resolve().name,
-                "created": time.time(),
+                "created": time.time() if origin is None else origin.created,
                 "sessions": [],
             }
         self._lock_fd = locks.acquire(self.path)
         try:
             for file in (layout.EVENTS, layout.BRANCHES):
                 opening.check(self.path / file, depth=layout.IN_RUN)
-            session = {"started": time.time(), "process": os.getpid(), **environment.describe()}
+            session = {"started": time.time(), "process": os.getpid()}
+            session |= environment.describe() if origin is None else {}
             earlier = info.get("sessions")
             info["sessions"] = [*(earlier if isinstance(earlier, list) else ()), session]
-            info["environment"] = session
+            info["environment"] = session if origin is None else dict(origin.environment)
             if config is not None or "config" not in info:
                 info["config"] = dict(config or {})
             if settings is not None:

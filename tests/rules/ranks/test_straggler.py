@@ -50,6 +50,17 @@ def test_ranks_that_are_slow_in_turn_are_no_stragglers() -> None:
         assert not Straggler().judge(series)
 
 
+def test_ranks_that_exchange_gradients_by_themselves_wait_in_their_communication() -> None:
+    told = ranks({0: 0.01, 1: 0.01, 2: 0.06, 3: 0.01})
+    apart: dict[str, RankSeries] = {
+        "time/step": told["time/step"],
+        "time/backward": dict.fromkeys(range(4), (STEPS, np.full(len(STEPS), 1e-3))),
+        "time/communication": told["time/backward"],
+    }
+    seen = Straggler().judge(apart)
+    assert {sighting.where for _, sighting in seen} == {("rank 2",)}
+
+
 def test_equal_ranks_one_rank_and_few_common_steps_are_silent() -> None:
     assert not Straggler().judge(ranks({0: 0.01, 1: 0.0105}))
     assert not Straggler().judge(ranks({0: 0.01}))

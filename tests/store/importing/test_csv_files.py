@@ -1,4 +1,5 @@
 import math
+import platform
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,16 @@ def test_epochs_of_a_csv_are_diagnosed(
     causes = {"slowing": "plateau", "underfitting": "underfitting", "overfitting": "overfitting"}
     assert assessment.causes[0].cause == causes[verdict]
     assert diagnosis.verdict == ("warning" if verdict == "overfitting" else "info")
+
+
+def test_nothing_of_this_machine_is_noted_as_the_training_s(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("step,loss,timestamp\n0,3.5,1700000000\n1,2.5,1700000060\n")
+    run = sonde.load(import_logs("csv", log, tmp_path / "run").path)
+    assert run.info["environment"] == {}
+    assert run.info["created"] == 1.7e9
+    assert set(run.info["sessions"][0]) == {"started", "process"}
+    report = sonde.report(run).markdown()
+    assert "Where the training ran is not known" in report
+    assert platform.python_version() not in report
+    assert "2023-11-14" in report

@@ -97,3 +97,21 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
     for name in ("other.db", "text.db"):
         with pytest.raises(FormatError, match="MLflow"):
             import_logs("mlflow", tmp_path / name, tmp_path / "run")
+
+
+def test_the_environment_is_what_the_tags_say(database: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(GOLDEN / "mlruns", tmp_path / "mlruns")
+    for meta in folder.glob("*/*/meta.yaml"):
+        (meta.parent / "tags").mkdir(exist_ok=True)
+        (meta.parent / "tags" / "mlflow.source.name").write_text("train.py")
+        (meta.parent / "tags" / "mlflow.source.git.commit").write_text("abc")
+    told = {"command": ["train.py"], "commit": "abc"}
+    assert sonde.load(import_logs("mlflow", folder, tmp_path / "one", run="first").path).info["environment"] == told
+    with closing(sqlite3.connect(database)) as base:
+        base.execute("CREATE TABLE IF NOT EXISTS tags (key TEXT, value TEXT, run_uuid TEXT)")
+        base.execute("DELETE FROM tags")
+        key = base.execute("SELECT run_uuid FROM runs WHERE name = 'second'").fetchone()[0]
+        rows = [("mlflow.source.name", "train.py", key), ("mlflow.source.git.commit", "abc", key)]
+        base.executemany("INSERT INTO tags (key, value, run_uuid) VALUES (?, ?, ?)", rows)
+        base.commit()
+    assert sonde.load(import_logs("mlflow", database, tmp_path / "two", run="second").path).info["environment"] == told

@@ -128,3 +128,29 @@ def _frame(content: bytearray, record: bytes) -> None:
         kind = bytes([kinds[first, not record]])
         content += struct.pack("<IH", zlib.crc32(kind + piece), len(piece)) + kind + piece
         first = False
+
+
+def test_the_environment_is_what_the_log_says(tmp_path: Path) -> None:
+    shutil.copytree(FILE.parent, tmp_path / "log")
+    files = tmp_path / "log" / "files"
+    files.mkdir(exist_ok=True)
+    said = {
+        "python": "CPython 3.12.1",
+        "os": "Linux-6.1",
+        "host": "node7",
+        "program": "train.py",
+        "git": {"commit": "abc"},
+    }
+    (files / "wandb-metadata.json").write_text(json.dumps({**said, "args": ["--api-key", "hush"], "email": "a@b.c"}))
+    (files / "requirements.txt").write_text("torch==2.1.0\nsomething==1.0\nnumpy==1.26.4\n")
+    environment = sonde.load(import_logs("wandb", tmp_path / "log", tmp_path / "run").path).info["environment"]
+    assert environment == {
+        "python": "CPython 3.12.1",
+        "platform": "Linux-6.1",
+        "host": "node7",
+        "packages": {"torch": "2.1.0", "numpy": "1.26.4"},
+        "command": ["train.py", "--api-key", "•••"],
+        "commit": "abc",
+    }
+    bare = import_logs("wandb", FILE, tmp_path / "bare")
+    assert sonde.load(bare.path).info["environment"].get("packages", {}) == {}

@@ -54,8 +54,16 @@ def checks(subject: Subject) -> tuple[Block, ...]:
 
 
 def _row(check: Check) -> tuple[Line, ...]:
-    measured = quantity(check.value, check.unit) if math.isfinite(check.value) else "–"
+    measured = _measured(check) if math.isfinite(check.value) else "–"
     return (Badge(check.standing.value),), (check.name,), (measured,), (_range(check),), (check.remark,)
+
+
+def _measured(check: Check) -> str:
+    """Its number; one that is rounded to the end of its range says on which side it is."""
+    text = quantity(check.value, check.unit)
+    if check.value > check.high and text == quantity(check.high, check.unit):
+        return f"more than {text}"
+    return f"less than {text}" if check.value < check.low and text == quantity(check.low, check.unit) else text
 
 
 def _range(check: Check) -> str:
@@ -63,7 +71,7 @@ def _range(check: Check) -> str:
     if math.isinf(check.low) and math.isinf(check.high):
         return "–"
     if math.isinf(check.low):
-        return "none" if check.high == 0 and check.unit == "alarms" else f"at most {high}"
+        return "none" if check.high == 0 else f"at most {high}"
     if math.isinf(check.high) or (check.unit == "share" and check.high == 1):
         return f"at least {low}"
     return f"{low.removesuffix(f' {check.unit}')} to {high}"

@@ -43,7 +43,10 @@ def circumstances(subject: Subject) -> tuple[Block, ...]:
         rows = list(_rows(shown))
         if isinstance(words := environment.get("command"), list) and words:
             rows.append((("command",), (Code(shlex.join(map(str, words))),)))
-        blocks.append(Fold(("Environment",), (Table(("", "Value"), tuple(rows)),)))
+        if rows:
+            blocks.append(Fold(("Environment",), (Table(("", "Value"), tuple(rows)),)))
+        else:
+            blocks.append(Paragraph(("Where the training ran is not known.",)))
     if notes := [event for event in subject.run.events() if event.kind in ("note", "action")]:
         lines: list[Line] = [
             (

@@ -91,26 +91,40 @@ def _course(subject: Subject) -> str:
     parts = [f"{count(subject.num_steps, 'step')}{_duration(subject)}."]
     losses = window(subject.run, "loss", points=400)
     if losses is not None:
-        parts += _moved(losses)
+        parts += _moved(_first(subject, losses), losses)
     if (ended := _ENDINGS.get(subject.state.ending)) is not None:
         reason = f" ({subject.state.reason})" if subject.state.reason else ""
         parts.append(ended.removesuffix(".") + f"{reason}.")
     return " ".join(parts)
 
 
-def _moved(losses: Window) -> Iterator[str]:
+def _first(subject: Subject, losses: Window) -> float:
+    """The first loss that is finite; NaN where there is none. Buckets are means, in which a rise at once hides it."""
+    known = np.flatnonzero(losses.finite > 0)
+    if not len(known):
+        return math.nan
+    place = int(known[0])
+    end = int(losses.step[place + 1]) if place + 1 < len(losses.step) else None
+    values = subject.run.series("loss", start=int(losses.step[place]), end=end).value
+    return float(values[np.isfinite(values)][0])
+
+
+def _moved(first: float, losses: Window) -> Iterator[str]:
+    """How the loss went from its first value to where it is, a mean of the last fiftieth."""
     known = np.flatnonzero(np.isfinite(losses.mean))
     if not len(known):
         yield "The training loss was never finite."
         return
     finite = losses.mean[known].astype(np.float64)
-    edge = max(1, len(finite) // 50)
-    first, last = float(finite[:edge].mean()), float(finite[-edge:].mean())
+    last = float(finite[-max(1, len(finite) // 50) :].mean())
     if abs(last - first) <= 0.02 * abs(first):
         yield f"The training loss stayed at about {number(last)}."
     else:
         yield f"The training loss {'fell' if last < first else 'rose'} from {number(first)} to {number(last)}."
-    best = float(smoothed(finite, length=len(finite) / 50).min())
+    course = smoothed(finite, length=len(finite) / 50)
+    best, worst = float(course.min()), float(course.max())
+    if worst > max(first, last) + max(abs(first), abs(last)):
+        yield f"In between it had risen to {number(worst)}."
     if last - best > 0.1 * abs(first - best) and last - best > 0.02 * abs(best):
         yield f"At its best it had been {number(best)}."
     if (end := int(known[-1]) + 1) < len(losses.step):

@@ -58,6 +58,6 @@ class SummedLoss:
             return state, ()
         severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
         picture = look.picture
-        message = f"the loss is summed over the batch{state.at}; it is {picture.loss:.4g} from {picture.loss_start:.4g}"
+        message = f"the loss is summed over the batch{state.at}; it is {picture.loss:.4g} from {picture.loss_first:.4g}"
         evidence = Evidence(tag="loss", step=look.scene.step, value=look.picture.loss, expected=look.picture.loss_start)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)

@@ -127,7 +127,7 @@ class LossDiverges:
         if state.num_growing < 3 and state.num_high < self.patience and not leapt:
             return state, ()
         worst = leapt or picture.loss_smooth > 4 * abs(picture.loss_start)
-        start, best = picture.loss_start, picture.loss_best
+        start, best = picture.loss_first, picture.loss_best
         message = f"loss {picture.loss:.4g} climbs; it began at {start:.4g}, its best was {best:.4g}"
         if state.num_growing >= 3:
             message += f", and grows exponentially: float32 overflows in about {left:.0f} steps" if left < 1e4 else ""

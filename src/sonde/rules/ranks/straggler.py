@@ -22,17 +22,18 @@ class Straggler:
 
     What it detects:
         Ranks that exchange gradients end each step together, so step times agree and only the waiting differs: it lies
-        in the backward pass of those that are early. A rank's own time is `time/step` − `time/backward`. At each of the
-        last `window` readings that all ranks have, a straggler took `each` times as long as the slowest of the others;
-        its median own time is `ratio` times the median of the others' and longer by `share` of a step. Where it is
-        longer by `large` of a step at all of them but one, `few` readings are enough. It needs the series of all ranks:
-        `judge` takes them; a single rank's rows say nothing.
+        in the backward pass of those that are early, or in the calls of `torch.distributed` by which a script
+        exchanges them itself. A rank's own time is `time/step` − `time/backward` − `time/communication`. At each of
+        the last `window` readings that all ranks have, a straggler took `each` times as long as the slowest of the
+        others; its median own time is `ratio` times the median of the others' and longer by `share` of a step. Where
+        it is longer by `large` of a step at all of them but one, `few` readings are enough. It needs the series of all
+        ranks: `judge` takes them; a single rank's rows say nothing.
 
     Why it matters:
         All ranks run at the speed of the slowest.
 
     Evidence:
-        `time/step` and `time/backward` of each rank.
+        `time/step`, `time/backward` and `time/communication` of each rank.
 
     What to do:
         Look at that rank's machine: other work on it, a throttled device, a slow disk; or at its share of the data,
@@ -70,7 +71,8 @@ class Straggler:
         """Look at all ranks together: what is seen at which step, from nothing later than that.
 
         Args:
-            series: `time/step` and `time/backward`, each with the steps and values of every rank.
+            series: `time/step`, `time/backward` and, where there is any, `time/communication`, each with the steps and
+                values of every rank.
         """
         whole, backward = aligned(series.get("time/step", {})), aligned(series.get("time/backward", {}))
         if len(whole.ranks) < 2 or whole.ranks != backward.ranks:
@@ -78,6 +80,10 @@ class Straggler:
         steps, here, there = np.intersect1d(whole.steps, backward.steps, return_indices=True)
         totals = whole.values[:, here]
         owns = totals - backward.values[:, there]
+        spoken = aligned(series.get("time/communication", {}))
+        if spoken.ranks == whole.ranks:
+            _, mine, theirs = np.intersect1d(steps, spoken.steps, return_indices=True)
+            owns[:, mine] -= spoken.values[:, theirs]
         slowest, second = np.argmax(owns, axis=0), np.sort(owns, axis=0)[-2]
         longest = owns.max(axis=0)
         large = longest - second > self.large * np.median(totals, axis=0)

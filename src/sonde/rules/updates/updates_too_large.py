@@ -110,7 +110,7 @@ class UpdatesTooLarge:
             f"steps change weights by {state.peak:.2g} of their norm (median over matrices), at lr {picture.lr:.3g}"
         )
         if hurt:
-            message += f"; loss {picture.loss_smooth:.4g}, at first {picture.loss_start:.4g}"
+            message += f"; loss {picture.loss_smooth:.4g}, at first {picture.loss_first:.4g}"
         place = int(np.nanargmax(layers.values)) if math.isfinite(ratio) else 0
         name, value = layers.names[place], float(layers.values[place])
         evidence = Evidence(tag=f"update/ratio@{name}", step=look.scene.step, value=value, expected=1e-3)

@@ -31,6 +31,7 @@ class Log:
         name: What the run was called.
         entries: Its numbers, read as they are asked for.
         config: Hyper-parameters; complete once all entries have been read.
+        environment: Where the training was, as `sonde.store.environment` says it, as far as the log does.
         time: When it was last written, for numbers without a time of their own.
         notes: What a person should know of how it was read; complete once all entries have been read.
     """
@@ -38,6 +39,7 @@ class Log:
     name: str
     entries: Iterable[Logged | Restart]
     config: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
     time: float = 0.0
     notes: list[str] = field(default_factory=list)
 

@@ -76,6 +76,11 @@ class Gathered:
         found = {names[name]: Extent(*rest) for name, *rest in rows}
         return {name: found[name] for name in self._numbers if name in found}
 
+    def first_time(self) -> float | None:
+        """When the first of them was logged; None where the log does not say."""
+        found: float | None = self._base.execute("SELECT min(time) FROM points").fetchone()[0]
+        return found
+
     def series(self, name: str) -> Iterator[Logged]:
         """The numbers of one name, steps rising."""
         query = "SELECT step, value, time FROM points WHERE name = ? ORDER BY step"

@@ -12,11 +12,12 @@ import numpy as np
 
 from sonde.core.errors import FormatError, RunNotWritable
 from sonde.core.frames import MISSING, Columns, Frame
+from sonde.store.environment import Origin
 from sonde.store.importing import csv_files, mlflow, tensorboard, wandb
 from sonde.store.importing.foreign import Log, Logged
 from sonde.store.importing.gathering import Extent, Gathered
 from sonde.store.importing.names import assign
-from sonde.store.writer import Writer, record
+from sonde.store.writer import Writer
 
 READERS: Mapping[str, Callable[[str, str | None], Log]] = {
     "tensorboard": tensorboard.read,
@@ -69,7 +70,7 @@ def import_logs(
 
     Names are translated by the table of `sonde.store.importing.names`; values, steps and times are kept as they are,
     NaN and infinities included. Where validation was logged by the number of its epoch while the loss was logged by
-    step, it is put at the step of its time.
+    step, it is put at the step of its time. The environment is what the log says: of this machine nothing is noted.
 
     Args:
         kind: `tensorboard`, `csv`, `wandb` or `mlflow`.
@@ -120,7 +121,9 @@ def import_logs(
             notes.append(f"{gathered.num_left_out:,} numbers of steps below zero, or beyond 64 bits, were left out")
         if "loss" not in by_tag:
             notes.append("no series is known to be the training loss; name it with --map THEIRS=loss")
-        with record(path, name=log.name, config=log.config) as writer:
+        first = gathered.first_time()
+        origin = Origin(log.time if first is None else first, log.environment)
+        with Writer(path, name=log.name, config=log.config, origin=origin) as writer:
             renamed = {name: tag for name, tag in names.tags.items() if name != tag}
             writer.event("imported", data={"from": kind, "source": os.fspath(source), "names": renamed})
             steps = _write(writer, gathered, names.tags, log.time)

@@ -2,7 +2,7 @@
 
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from sonde.store.importing.foreign import Log, Logged, number, step
 
 _CELL_BYTES = 1 << 20
 _LINE_BYTES, _MOST_BYTES = 1 << 12, 1 << 40  # a file is read line by line
+_PROGRAM, _COMMIT = "mlflow.source.name", "mlflow.source.git.commit"
 _LARGEST = 1.7976931348623157e308  # MLflow keeps infinities as the largest double
 
 
@@ -80,9 +81,31 @@ def _of_database(path: Path, run: str | None) -> Log:
             key = _chosen(names, run, path)
             params = base.execute("SELECT key, value FROM params WHERE run_uuid = ?", (key,))
             config = {name: _plain(value) for name, value in params if isinstance(name, str) and isinstance(value, str)}
+            environment = _environment(_tags(base, key))
     except sqlite3.Error as error:
         raise FormatError(f"{path} is no database of MLflow: {error}.") from error
-    return Log(name=names[key] or key, entries=_metrics(path, key), config=config, time=path.stat().st_mtime)
+    return Log(
+        name=names[key] or key,
+        entries=_metrics(path, key),
+        config=config,
+        environment=environment,
+        time=path.stat().st_mtime,
+    )
+
+
+def _tags(base: sqlite3.Connection, key: str) -> dict[str, str]:
+    if not base.execute(
+        "SELECT 1 FROM sqlite_master WHERE name = 'tags' AND type = 'table' AND rootpage > 0"
+    ).fetchone():
+        return {}  # a view may have no end
+    rows = base.execute("SELECT key, value FROM tags WHERE run_uuid = ? AND key IN (?, ?)", (key, _PROGRAM, _COMMIT))
+    return {name: value for name, value in rows if isinstance(value, str)}
+
+
+def _environment(tags: Mapping[str, str]) -> dict[str, Any]:
+    """What MLflow's own tags say."""
+    program, commit = tags.get(_PROGRAM), tags.get(_COMMIT)
+    return ({"command": [program]} if program else {}) | ({"commit": commit} if commit else {})
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -135,10 +158,21 @@ def _of_folder(root: Path, run: str | None) -> Log:
     for file in (
         opening.files(folder / "params") if opening.is_folder(folder / "params", depth=_depth(root, folder)) else ()
     ):
-        with opening.reading_below(root, file) as opened:
-            text = opened.read(_CELL_BYTES).decode(errors="replace")
-        config[file.relative_to(folder / "params").as_posix()] = _plain(text.strip("\n"))
-    return Log(name=names[key] or key, entries=_lines(root, folder), config=config, time=folder.stat().st_mtime)
+        config[file.relative_to(folder / "params").as_posix()] = _plain(_text(root, file))
+    tags = (folder / "tags" / name for name in (_PROGRAM, _COMMIT))
+    said = {file.name: _text(root, file) for file in tags if opening.is_file(file, depth=_depth(root, folder) + 1)}
+    return Log(
+        name=names[key] or key,
+        entries=_lines(root, folder),
+        config=config,
+        environment=_environment(said),
+        time=folder.stat().st_mtime,
+    )
+
+
+def _text(root: Path, file: Path) -> str:
+    with opening.reading_below(root, file) as opened:
+        return opened.read(_CELL_BYTES).decode(errors="replace").strip("\n")
 
 
 def _depth(root: Path, folder: Path) -> int:

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from sonde.core import strict_json
 from sonde.core.errors import FormatError, RunNotFound
 from sonde.store import opening
+from sonde.store.environment import PACKAGES
 from sonde.store.importing import wire
 from sonde.store.importing.foreign import Log, Logged, moment, number
 from sonde.store.importing.foreign import step as whole
@@ -64,7 +65,52 @@ def read(source: str, run: str | None = None) -> Log:
     file = files[0]
     config: dict[str, Any] = {}
     rows = _history_lines(root, file) if file.suffix == ".jsonl" else _records(root, file, config)
-    return Log(name=_id(file), entries=_entries(rows), config=config, time=file.stat().st_mtime)
+    return Log(
+        name=_id(file),
+        entries=_entries(rows),
+        config=config,
+        environment=_environment(_folder(file) / "files"),
+        time=file.stat().st_mtime,
+    )
+
+
+def _environment(files: Path) -> dict[str, Any]:
+    """What `wandb-metadata.json` and `requirements.txt` say; nothing where they are not there, or not readable."""
+    try:
+        content = strict_json.loads(_beside(files / "wandb-metadata.json"), bare=True)
+    except FormatError:
+        content = None
+    said: dict[str, Any] = content if isinstance(content, dict) else {}
+    git, program, words = said.get("git"), said.get("program"), said.get("args")
+    command = [program, *(words if isinstance(words, list) else ())] if isinstance(program, str) else []
+    found = {
+        "python": _word(said.get("python")),
+        "platform": _word(said.get("os")),
+        "host": _word(said.get("host")),
+        "cpus": whole(said.get("cpu_count")),
+        "gpu": _word(said.get("gpu")),
+        "packages": _packages(files / "requirements.txt"),
+        "command": [str(word) for word in command],
+        "commit": _word(git.get("commit")) if isinstance(git, dict) else None,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _packages(file: Path) -> dict[str, str]:
+    pairs = (line.strip().partition("==")[::2] for line in _beside(file).decode(errors="replace").splitlines())
+    return {name: version for name, version in pairs if name in PACKAGES and version}
+
+
+def _beside(file: Path) -> bytes:
+    """A small file in a run's folder `files`, empty where it cannot be read."""
+    try:
+        return opening.read_bytes(file, depth=2, limit=_LARGEST_BYTES)
+    except (OSError, FormatError):
+        return b""
 
 
 def _files(root: Path) -> list[Path]:
