@@ -1,6 +1,5 @@
 """Training is sacred, whatever it is made of: the same bits, evaluations, random numbers and compiled graphs."""
 
-import itertools
 import math
 import random
 from collections.abc import Iterator
@@ -10,14 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch._dynamo.utils import counters
 
-import sonde
-from sonde.core.cadences import every
 from sonde.monitor.watch import watch
 
-from . import loops, setups
+from . import loops
 from .setups import SETUPS
 
 pytestmark = [
