@@ -98,7 +98,7 @@ def test_told_in_order_around_the_call_and_no_more_after_leaving(seen: list[Any]
 
 def test_one_who_comes_while_others_are_told_is_told_of_the_same_call(seen: list[Any]) -> None:
     net = _net()
-    leave = []
+    leave: list[Callable[[], None]] = []
 
     def replace(module: nn.Module, args: Any, kwargs: Any) -> None:
         leave.pop()()
@@ -188,7 +188,7 @@ def test_copies_files_and_programs_of_a_module_hold_nothing_and_are_not_told_of(
 
 def test_a_module_is_not_kept_alive_and_its_place_in_memory_is_not_taken_for_it(seen: list[Any]) -> None:
     net = _net()
-    alive, leave = weakref.ref(net), CALLS.before(net, seen.append)
+    alive, leave = weakref.ref(net), CALLS.before(net, lambda *_: seen.append(1))
     del net
     gc.collect()
     assert alive() is None
@@ -223,6 +223,9 @@ PARTS: dict[str, Callable[[], nn.Module]] = {
 WAYS = ["a function", "a module", "in place", "a part"]
 
 
+def _ignore(_module: nn.Module, _args: Any, _kwargs: Any) -> None: ...
+
+
 def _compiled_calls(part: Callable[[], nn.Module], way: str, *, told: bool) -> tuple[int, int, int]:
     """Graphs, frames and breaks of a compiled thing that is called with and without gradients."""
     torch.compiler.reset()
@@ -238,16 +241,18 @@ def _compiled_calls(part: Callable[[], nn.Module], way: str, *, told: bool) -> t
     full = part is not Broken
     call: Any = net
     if way == "a function":
-        call = torch.compile(lambda x: net(x) * 2, backend=note, fullgraph=full)
+        compiled: Any = torch.compile
+        call = compiled(lambda x: net(x) * 2, backend=note, fullgraph=full)
     elif way == "a module":
         call = torch.compile(net, backend=note, fullgraph=full)
     elif way == "in place":
         net[1].compile(backend=note, fullgraph=full)
     else:
-        net[1] = torch.compile(net[1], backend=note, fullgraph=full)
+        part_of_it: Any = torch.compile(net[1], backend=note, fullgraph=full)
+        net[1] = part_of_it
     release = CALLS.hold() if told else None
     for i in range(12):
-        leave = [CALLS.before(module, lambda *_: None) for module in net.modules()] if told and i % 3 else []
+        leave = [CALLS.before(module, _ignore) for module in net.modules()] if told and i % 3 else []
         call(torch.ones(2, 3)).sum().backward()
         with torch.no_grad():
             call(torch.ones(2, 3))

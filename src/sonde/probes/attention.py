@@ -282,7 +282,7 @@ class _Listener(TorchFunctionMode):
             place, self._aside = self._aside, None
             above = [_pop_mode() for _ in _get_current_function_mode_stack()[place:]]  # type: ignore[no-untyped-call]
             for mode in (self, *reversed(above)):  # under those that the training has put above it
-                _push_mode(mode)
+                _push_mode(mode)  # type: ignore[no-untyped-call]
 
     def _off_stack(self) -> int | None:
         """Where it was; None where it is not on the stack."""

@@ -201,7 +201,7 @@ class _Told:
 
 
 def _is_traced() -> bool:
-    return torch._C._get_tracing_state() is not None or torch.fx._symbolic_trace.is_fx_tracing()
+    return torch._C._get_tracing_state() is not None or torch.fx._symbolic_trace.is_fx_symbolic_tracing()
 
 
 # Its code runs as that of `nn.Module.__call__`, with the names of that function's module.
