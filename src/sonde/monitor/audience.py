@@ -59,7 +59,9 @@ class Audience:
         for channel, secret in alerts.lacking.items() if may_tell else ():
             _log.warning("alerts: %s is not told anything: its secret, %s, is not set", channel, secret)
         is_told = bool(alerts.channels) and may_tell
-        self._alarms = Alarms(alerts, writer.path, self._alarm_problem) if is_told else None
+        self._alarms = (
+            Alarms(alerts, writer.path, self._alarm_problem, location=lambda: writer.location) if is_told else None
+        )
         if any(length.values()):
             writer.event("length", data=length)
         self._showing = Showing(
@@ -82,7 +84,7 @@ class Audience:
         return () if self.live is None else self.live.findings
 
     def _place(self) -> live.Place:
-        return self._writer.path, self._showing.place
+        return self._writer.location, self._showing.place
 
     def _found(self, finding: Finding) -> None:
         """On the doctor's thread."""

@@ -177,7 +177,7 @@ class Live:
         if place != self._place:
             self._place = place
             run, terminal = place
-            self._practice.tell(wire.PLACE, {"run": str(run.absolute()), "terminal": terminal})
+            self._practice.tell(wire.PLACE, {"run": str(run), "terminal": terminal})
 
     def event(self, kind: str, *, step: int | None = None, data: Mapping[str, Any] | None = None) -> None:
         """Record an event, and have it considered."""
