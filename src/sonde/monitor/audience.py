@@ -1,6 +1,7 @@
 """Who is shown and told what is recorded: sinks, the console, the doctor, and those whom alerts go to."""
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -54,6 +55,7 @@ class Audience:
     ) -> None:
         self._on_finding, self._on_alarm, self._problem = on_finding, on_alarm, problem
         self._writer = writer
+        self._is_callback_said = False
         self.relay = Relay(writer, sinks, run=str(writer.path.absolute()), config=config, on_problem=problem)
         may_tell = doctor != "off" and not ranks.rank()
         for channel, secret in alerts.lacking.items() if may_tell else ():
@@ -94,7 +96,20 @@ class Audience:
         if self._alarms is not None:
             self._alarms.found(finding)
         if self._on_finding is not None:
-            self._on_finding(finding)
+            try:
+                self._on_finding(finding)
+            # It is the user's, and may call `sys.exit`: the thread and the findings go on. Ctrl-C comes to the main
+            # thread alone, which passes here where the training is closed.
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                    raise
+                self._callback_problem(finding, error)
+
+    def _callback_problem(self, finding: Finding, error: BaseException) -> None:
+        if not self._is_callback_said:
+            self._is_callback_said = True
+            _log.warning("`on_finding` failed for %s: %r; findings go on", finding.code, error, exc_info=error)
+            self._problem(f"`on_finding` failed for {finding.code}: {error!r}")
 
     def _over(self, finding: Finding) -> None:
         """On the doctor's thread."""

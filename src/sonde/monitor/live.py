@@ -252,10 +252,7 @@ class Live:
         for plain in answer.get("new", ()):
             finding = Finding.from_json(plain)
             self._recorder.event("finding", step=finding.last_step, data=finding.to_json())
-            try:
-                self._on_finding(finding)
-            except Exception as error:  # the user's: findings come all the same
-                _log.warning("`on_finding` failed for %s: %r", finding.code, error, exc_info=error)
+            self._on_finding(finding)
         for plain in answer.get("closed", ()):
             finding = Finding.from_json(plain)
             over = {"code": finding.code, "first_step": finding.first_step}
