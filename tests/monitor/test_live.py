@@ -85,16 +85,30 @@ def test_nothing_is_judged_where_it_is_off(tmp_path: Path) -> None:
     assert sonde.load(tmp_path / "run").events("finding") == []
 
 
-@pytest.mark.parametrize("doctor", PLACES)
+@pytest.mark.parametrize(
+    ("doctor", "error"),
+    [("thread", RuntimeError), ("process", RuntimeError), ("thread", SystemExit), ("process", SystemExit)],
+)
 def test_a_function_that_fails_stops_neither_training_nor_findings(
-    tmp_path: Path, doctor: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, doctor: str, error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
+    called: list[str] = []
+
     def fail(finding: Finding) -> None:
-        raise RuntimeError("mine")
+        called.append(finding.code)
+        raise error("mine")
 
     watched, _ = train(tmp_path / "run", lr=30.0, doctor=doctor, on_finding=fail)
-    assert plain(watched.findings()) == plain(sonde.diagnose(tmp_path / "run"))
-    assert "mine" in caplog.text
+    found = [finding for finding in watched.findings() if finding.code != "SYS006"]
+    replayed = sonde.diagnose(tmp_path / "run")
+    assert plain(found) == plain(finding for finding in replayed if finding.code != "SYS006")
+    assert {finding.code for finding in found} <= set(called)
+    (warning,) = [record.getMessage() for record in caplog.records if "mine" in record.getMessage()]
+    assert "findings go on" in warning
+    (event,) = sonde.load(tmp_path / "run").events("monitor-problem")
+    assert "`on_finding` failed" in event.data["reason"]
+    is_judged = event.step is not None  # else it failed when the training was closed
+    assert ("SYS006" in {finding.code for finding in replayed}) == is_judged
 
 
 def test_settings_of_rules_reach_the_doctor(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Steps that rest are noted in a hurry and written later; what is written is the same."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,24 @@ def test_parts_with_names_that_make_no_tag_are_left_to_others() -> None:
     assert as_parts({"a": 0.5, "b": torch.tensor(2.0)}) == {"loss/part@a": 0.5, "loss/part@b": 2.0}
     assert as_parts({"bad name\n": 0.5}) is None
     assert as_parts({"a": torch.zeros(2)}) is None
+
+
+def test_steps_that_rest_come_to_the_disk_though_the_training_makes_no_more(tmp_path: Path) -> None:
+    net = loops.model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    run = tmp_path / "run"
+    losses: list[float] = []
+    with loops.watching(net, optimizer, run, cadence=RARELY) as watch:
+        for end in (NUM_STEPS - 20, NUM_STEPS):
+            for batch in watch.data(list(loops.batches(end - len(losses)))):
+                loss = stepped(net, optimizer, batch)
+                watch.step(loss)
+                losses.append(loss.item())
+            # An evaluation, a checkpoint, a lock: the training thread does nothing of ours, and may be killed any time.
+            deadline = time.monotonic() + 60
+            while sonde.load(run).steps < end:
+                assert time.monotonic() < deadline, "the last steps wait for the next one"
+    assert rested(run)
+    assert np.array_equal(sonde.load(run).series("loss").value, np.float32(losses))
+    for tag in ("lr", "time/step", "throughput/samples_per_s", "monitor/time", "monitor/stretch"):
+        assert sonde.load(run).series(tag).step.tolist() == list(range(1, NUM_STEPS + 1)), tag

@@ -15,7 +15,7 @@ from sonde.core.errors import RunNotFound, TagNotFound
 from sonde.core.records import Ending
 
 _STEPS = 40
-_LONGEST_S = 30.0
+_LONGEST_S = 60.0
 
 _SCRIPT = """
     import asyncio, select, sys, threading
@@ -32,6 +32,8 @@ _SCRIPT = """
         loss.backward()
         optimizer.step()
         watch.step(loss)
+    while watch.state_dict()["doctor"] is None:  # it may still be starting
+        pass
     print("ready", flush=True)
     WAIT
 """
@@ -71,6 +73,7 @@ def test_a_training_that_waits_in_c_is_ended_and_the_run_has_all_steps_and_says_
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
             until(lambda: num_steps(run) == _STEPS)  # though the main thread does nothing more
+            run = run.rename(tmp_path / "renamed")
             process.send_signal(number)
             assert process.wait(_LONGEST_S) == -number
         finally:

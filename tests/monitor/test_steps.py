@@ -13,6 +13,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.utils.checkpoint import checkpoint
 
 import sonde
+from sonde.monitor.optimizers import ParameterReader
 
 from . import loops
 
@@ -545,3 +546,31 @@ def test_experts_whose_gradients_come_and_go_are_measured_when_they_come(tmp_pat
         np.testing.assert_allclose(series.value, expert)
     wanted = np.sqrt((chosen * 2 * np.arange(12.0) ** 2).sum(1))
     np.testing.assert_allclose(loops.values(tmp_path / "run", "grad/norm"), wanted, rtol=1e-5)
+
+
+def test_steps_in_an_iteration_that_nobody_closes_are_not_all_measured_and_it_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reads: list[int] = []
+    original = ParameterReader.gradients
+
+    def gradients(self: ParameterReader, *args: Any) -> None:
+        reads.append(1)
+        original(self, *args)
+
+    monkeypatch.setattr(ParameterReader, "gradients", gradients)
+    net = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    net(torch.ones(1, 2)).square().sum().backward()
+    with loops.watching(net, optimizer, tmp_path / "run") as watch:
+        for _ in range(2000):
+            optimizer.step()
+        assert len(reads) == 16
+        (warning,) = [record.getMessage() for record in caplog.records]
+        assert "`watch.step` was never called" in warning
+        watch.step(1.0)
+        optimizer.step()
+        watch.step(0.5)
+    assert len(reads) == 17
+    assert loops.values(tmp_path / "run", "loss") == [1.0, 0.5]
+    assert len(loops.values(tmp_path / "run", "grad/norm")) == 2

@@ -22,13 +22,21 @@ class Alarms:
 
     Args:
         config: What is told when, and to whom.
-        run: The run's folder.
+        run: The run's folder, as it is called.
         warn: Told, once each, that a channel is dead, and what was not told at the end; not on the training's thread.
+        location: Where the folder is now; by default where `run` says.
     """
 
-    def __init__(self, config: AlertsConfig, run: Path, warn: Callable[[str], None]) -> None:
-        folder = run.absolute()  # the training may change the working directory
-        self._sender = Sender(config.policy, config.channels, run=str(run), curve=lambda: loss_curve(folder), warn=warn)
+    def __init__(
+        self,
+        config: AlertsConfig,
+        run: Path,
+        warn: Callable[[str], None],
+        *,
+        location: Callable[[], Path] | None = None,
+    ) -> None:
+        find = location or run.absolute
+        self._sender = Sender(config.policy, config.channels, run=str(run), curve=lambda: loss_curve(find()), warn=warn)
         self._found: set[tuple[str, int]] = set()
 
     def found(self, finding: Finding) -> None:

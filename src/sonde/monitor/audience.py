@@ -1,5 +1,6 @@
 """Who is shown and told what is recorded: sinks, the console, the doctor, and those whom alerts go to."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from sonde.monitor.live import Where
 from sonde.monitor.showing import Showing
 from sonde.sinks.relay import Relay
 from sonde.sinks.sink import Sink
-from sonde.store.environment import redactor
+from sonde.store.environment import redactor, told
 from sonde.store.writer import Writer
 from sonde.streams.logs import logger
 
@@ -55,6 +56,7 @@ class Audience:
     ) -> None:
         self._on_finding, self._on_alarm, self._problem = on_finding, on_alarm, problem
         self._writer = writer
+        self._is_callback_said = False
         self.relay = Relay(
             writer, sinks, run=str(writer.path.absolute()), config=config, redactor=redactor, on_problem=problem
         )
@@ -62,7 +64,9 @@ class Audience:
         for channel, secret in alerts.lacking.items() if may_tell else ():
             _log.warning("alerts: %s is not told anything: its secret, %s, is not set", channel, secret)
         is_told = bool(alerts.channels) and may_tell
-        self._alarms = Alarms(alerts, writer.path, self._alarm_problem) if is_told else None
+        self._alarms = (
+            Alarms(alerts, writer.path, self._alarm_problem, location=lambda: writer.location) if is_told else None
+        )
         if any(length.values()):
             writer.event("length", data=length)
         self._showing = Showing(
@@ -85,7 +89,7 @@ class Audience:
         return () if self.live is None else self.live.findings
 
     def _place(self) -> live.Place:
-        return self._writer.path, self._showing.place
+        return self._writer.location, self._showing.place
 
     def _found(self, finding: Finding) -> None:
         """On the doctor's thread."""
@@ -95,7 +99,20 @@ class Audience:
         if self._alarms is not None:
             self._alarms.found(finding)
         if self._on_finding is not None:
-            self._on_finding(finding)
+            try:
+                self._on_finding(finding)
+            # It is the user's, and may call `sys.exit`: the thread and the findings go on. Ctrl-C comes to the main
+            # thread alone, which passes here where the training is closed.
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                    raise
+                self._callback_problem(finding, error)
+
+    def _callback_problem(self, finding: Finding, error: BaseException) -> None:
+        if not self._is_callback_said:
+            self._is_callback_said = True
+            _log.warning("`on_finding` failed for %s; findings go on: %s", finding.code, told(error))
+            self._problem(f"`on_finding` failed for {finding.code}: {error!r}")
 
     def _over(self, finding: Finding) -> None:
         """On the doctor's thread."""

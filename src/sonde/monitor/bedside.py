@@ -75,31 +75,47 @@ def main() -> None:
         out.write(strict_json.dumps(answer) + "\n")
         out.flush()
 
-    consultation, place = Consultation(say), None
+    consultation, place, folder = Consultation(say), None, -1
     try:
         for message in wire.messages(_Input(sys.stdin.fileno(), parent)):
             if message.kind == wire.PLACE:
                 place = message.body
+                folder = _hold(place["run"], folder)
             consultation.take(message)
             if message.kind == wire.END:
                 return
     except (_Orphaned, BrokenPipeError):
         if place is not None:
-            _conclude(place, parent, was_terminated=signals.is_terminated)
+            _conclude(_held(folder, place["run"]), place["terminal"], parent, was_terminated=signals.is_terminated)
     os._exit(0)  # nobody listens
 
 
-def _conclude(place: dict[str, Any], parent: Parent, *, was_terminated: bool) -> None:
+def _hold(run: str, before: int) -> int:
+    """The folder, opened: so it is found though it was renamed since; −1 where it cannot be."""
+    if before >= 0:
+        os.close(before)
+    try:
+        return os.open(run, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def _held(folder: int, run: str) -> Path:
+    path = Path(f"/proc/self/fd/{folder}")
+    return path if folder >= 0 and path.is_dir() else Path(run)
+
+
+def _conclude(run: Path, terminal: list[Any] | None, parent: Parent, *, was_terminated: bool) -> None:
     """Say how the training ended that did not say it itself."""
     if not parent.is_gone(_GONE_S):
         return  # it only let go of us
     from sonde.console import panel
     from sonde.store import states
 
-    states.conclude(Path(place["run"]), parent.process, *parent.ending(was_terminated=was_terminated))
-    if place["terminal"] is not None:
+    states.conclude(run, parent.process, *parent.ending(was_terminated=was_terminated))
+    if terminal is not None:
         with contextlib.suppress(OSError):  # it is gone as well
-            panel.give_back(*place["terminal"])
+            panel.give_back(*terminal)
 
 
 if __name__ == "__main__":

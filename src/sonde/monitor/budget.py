@@ -82,6 +82,11 @@ class Budget:
         self._with_norms: list[float] = []
         self._without_norms: list[float] = []
 
+    @property
+    def stretch(self) -> float:
+        """How much rarer than the settings say things should be measured."""
+        return self._state.stretch
+
     def begin(self, part: str) -> float:
         """A part of our work begins, not inside a capture of a CUDA graph; what `end` wants to know."""
         if self._on_gpu:

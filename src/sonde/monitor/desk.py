@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +25,7 @@ from sonde.monitor.starvation import Starvation
 from sonde.monitor.transport import NOTHING, AtOnce, Delivery, PinnedRing, Transport
 
 _ROOM_FOR_PROBES = 16_384  # numbers a step
+_COUNTED = ("samples", "tokens")
 
 
 class Desk:
@@ -64,6 +65,10 @@ class Desk:
         self._last_end = time.perf_counter()
         self._naps, self._own_s = Naps(), 0.0
         """Iterations that rested, and what the present one, if it does, has taken of us so far."""
+        self._handing = threading.Lock()
+        """Held from taking iterations that rested until they are queued: they stay in order."""
+        self._owed: deque[Taken] = deque()
+        """Of iterations that the background took: what they have taken, for the training thread to count."""
         self._thread = threading.get_ident()
         """That of the training."""
 
@@ -168,7 +173,6 @@ class Desk:
         self._take_counts(counts)
         host.update(sheet.host)
         nap = Nap(now(), number, host)
-        self._naps.add(nap)
         self._thread = threading.get_ident()
         sheet.host = {}
         if is_step:
@@ -178,6 +182,7 @@ class Desk:
             self._own_s = 0.0
         else:
             self._own_s += time.perf_counter() - began
+        self._naps.add(nap)
         return True
 
     def wake(self) -> None:
@@ -187,20 +192,46 @@ class Desk:
 
     def flush(self) -> None:
         """Hand over the iterations that rested, on the thread of the training; that is charged to the next one."""
-        naps = self._naps.take()
-        if not naps:
-            return
-        began = time.perf_counter()
-        steps = [(nap.host, nap.taken) for nap in naps if nap.taken is not None]
-        elapsed = sum(taken.spent["time/step"] for _, taken in steps)
-        starved = self._starvation.take()
-        for host, (spent, own_s) in steps:
-            if starved is not None and elapsed > 0:
-                spent["time/starved"] = starved * spent["time/step"] / elapsed
+        if is_relieved := bool(self._owed):
+            self._starvation.take()  # of steps that are written already
+        while self._owed:
+            spent, own_s = self._owed.popleft()
             self.budget.took("step", own_s)
-            self._note_times(host, spent, with_norms=False)
-        self._pipeline.put(Sheet(now(), naps=naps), NOTHING)
+            self._note_times({}, spent, with_norms=False)
+        with self._handing:
+            naps = self._naps.take()
+            if not naps:
+                return
+            began = time.perf_counter()
+            steps = [(nap.host, nap.taken) for nap in naps if nap.taken is not None]
+            elapsed = sum(taken.spent["time/step"] for _, taken in steps)
+            starved = None if is_relieved else self._starvation.take()
+            for host, (spent, own_s) in steps:
+                if starved is not None and elapsed > 0:
+                    spent["time/starved"] = starved * spent["time/step"] / elapsed
+                self.budget.took("step", own_s)
+                self._note_times(host, spent, with_norms=False)
+            self._pipeline.put(Sheet(now(), naps=naps), NOTHING)
         self._own_s += time.perf_counter() - began
+
+    def relieve(self) -> None:
+        """Hand them over in the background where the training has not for long: it makes no steps, or slow ones."""
+        if not self._naps.are_old or not self._handing.acquire(blocking=False):
+            return
+        try:
+            naps = self._naps.take()
+            for nap in naps:
+                if nap.taken is None:
+                    continue
+                spent, own_s = nap.taken
+                self._owed.append(Taken(spent.copy(), own_s))
+                nap.host.update(_rates(spent))
+                nap.host.update(spent)
+                nap.host.update({"monitor/time": own_s, "monitor/host": own_s, "monitor/stretch": self.budget.stretch})
+            if naps:
+                self._pipeline.put(Sheet(now(), naps=naps), NOTHING)
+        finally:
+            self._handing.release()
 
     def put(self, sheet: Sheet, delivery: Delivery) -> None:
         """Queue a sheet behind the iterations that rested, if this is the thread of the training."""
@@ -292,10 +323,10 @@ class Desk:
         if not shared and self.budget.norm_steps != self._schedule.norm_steps:  # else the ranks wait for each other
             self._schedule.norm_steps = self.budget.norm_steps
             self._notices.not_measured("grad/norm", "reading all gradients takes more than the budget: only some steps")
-        for quantity in ("samples", "tokens"):
-            if (count := spent.pop(quantity, None)) is not None and elapsed > 0:
-                host[f"throughput/{quantity}_per_s"] = count / elapsed
-                self.epoch.count(quantity, count)
+        for quantity in _COUNTED:
+            if elapsed > 0 and quantity in spent:
+                self.epoch.count(quantity, spent[quantity])
+        host.update(_rates(spent))
         self.epoch.count("steps", 1)
         host.update(spent)
         host.update(cost)
@@ -309,6 +340,15 @@ class Desk:
         """Let go of what belongs to the device."""
         self._transport.close()
         self._starvation.close()
+
+
+def _rates(spent: dict[str, float]) -> dict[str, float]:
+    """Samples and tokens a second; those that were counted are taken out."""
+    elapsed, rates = spent["time/step"], {}
+    for quantity in _COUNTED:
+        if (count := spent.pop(quantity, None)) is not None and elapsed > 0:
+            rates[f"throughput/{quantity}_per_s"] = count / elapsed
+    return rates
 
 
 def plain(value: Tensor | float) -> float:

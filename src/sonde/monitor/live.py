@@ -21,7 +21,7 @@ from sonde.core.late_rows import as_known
 from sonde.core.records import Recorder
 from sonde.monitor import ranks, wire
 from sonde.monitor.wire import Message, Packer
-from sonde.store.environment import redactor, told
+from sonde.store.environment import redactor
 from sonde.streams.logs import logger
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Live:
         if place != self._place:
             self._place = place
             run, terminal = place
-            self._practice.tell(wire.PLACE, {"run": str(run.absolute()), "terminal": terminal})
+            self._practice.tell(wire.PLACE, {"run": str(run), "terminal": terminal})
 
     def event(self, kind: str, *, step: int | None = None, data: Mapping[str, Any] | None = None) -> None:
         """Record an event, and have it considered."""
@@ -255,10 +255,7 @@ class Live:
         for plain in redactor().plain(answer.get("new", ())):  # a rule of somebody else's may say anything
             finding = Finding.from_json(plain)
             self._recorder.event("finding", step=finding.last_step, data=finding.to_json())
-            try:
-                self._on_finding(finding)
-            except Exception as error:  # the user's: findings come all the same
-                _log.warning("`on_finding` failed for %s: %s", finding.code, told(error))
+            self._on_finding(finding)
         for plain in redactor().plain(answer.get("closed", ())):
             finding = Finding.from_json(plain)
             over = {"code": finding.code, "first_step": finding.first_step}

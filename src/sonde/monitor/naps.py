@@ -5,6 +5,8 @@ times what it does in a loop of its own. What can wait is done for all of them t
 """
 
 import functools
+import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -39,25 +41,39 @@ class Nap:
 
 
 class Naps:
-    """Those that wait to be handed over, in order."""
+    """Those that wait to be handed over, in order. The training adds and takes them, the background takes them."""
 
     def __init__(self) -> None:
-        self._waiting: list[Nap] = []
+        self._waiting: deque[Nap] = deque()
 
     def add(self, nap: Nap) -> None:
-        """One more."""
+        """One more, complete: it may be taken at once."""
         self._waiting.append(nap)
+
+    @property
+    def are_old(self) -> bool:
+        """Whether the first has waited for long: the training makes no steps, or slow ones."""
+        try:
+            return abs(time.time() - self._waiting[0].time) > _MOST_S
+        except IndexError:
+            return False
 
     @property
     def are_enough(self) -> bool:
         """Whether they should not wait any longer."""
         waiting = self._waiting
-        return len(waiting) >= _MOST or (bool(waiting) and waiting[-1].time - waiting[0].time > _MOST_S)
+        try:
+            return len(waiting) >= _MOST or waiting[-1].time - waiting[0].time > _MOST_S
+        except IndexError:  # the background has them
+            return False
 
     def take(self) -> list[Nap]:
         """All of them; none is left."""
-        waiting, self._waiting = self._waiting, []
-        return waiting
+        waiting = self._waiting
+        taken: list[Nap] = []
+        while waiting:
+            taken.append(waiting.popleft())
+        return taken
 
 
 def as_number(value: Any) -> float | None:

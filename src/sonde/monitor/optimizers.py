@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 # Which parameters have a gradient may change at every step (experts); what was prepared for them must not pile up.
 _MOST_STATS = 256
 _SINGLE_BYTES = 4
+# Of several steps in one iteration of the loop the last one read is recorded: a critic makes five, and a loop in which
+# nobody closes the iterations any number.
+_MOST_MEASURED = 16
 _MOST_STEPS = 8  # a training that keeps changing its stream is measured in another way
 _GRAD = attrgetter("grad")
 _LAYOUT = attrgetter("layout")
@@ -103,11 +106,18 @@ class Optimised:
     """Measures with few launches what most steps ask for."""
     has_steps: bool = True
     """Whether that can be, as far as is known."""
+    num_in_iteration: int = 0
+    """Steps since the loop's iteration began."""
     steps_made: int = 0
     is_followed: bool = False
     """Whether it was told where the weights are after this step."""
     gradient_cosines: Consecutive = field(default_factory=Consecutive)
     update_cosines: ConsecutiveChanges = field(default_factory=ConsecutiveChanges)
+
+    @property
+    def is_measured_enough(self) -> bool:
+        """Whether it has made so many steps in one iteration that a further one would tell nothing new."""
+        return self.num_in_iteration >= _MOST_MEASURED
 
     def is_last(self) -> bool:
         """Whether our hook runs after all others."""
@@ -122,6 +132,7 @@ class Optimised:
     def begin(self) -> None:
         """A new iteration of the loop."""
         self.applied, self.depth, self.versions, self.by_value = False, 0, None, False
+        self.num_in_iteration = 0
         self.is_followed = False
         self.gradients = []
 

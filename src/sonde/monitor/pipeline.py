@@ -29,10 +29,17 @@ class Pipeline(Generic[T]):
     Args:
         consume: What to do with some sheets. Whatever it raises is kept as the first problem and said once.
         strict: Whether `close` raises that problem.
+        gather: Called each time that the thread wakes: may `put` more.
     """
 
-    def __init__(self, consume: Callable[[Sequence[tuple[T, Float64]]], None], *, strict: bool) -> None:
-        self._consume = consume
+    def __init__(
+        self,
+        consume: Callable[[Sequence[tuple[T, Float64]]], None],
+        *,
+        strict: bool,
+        gather: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._consume, self._gather = consume, gather
         self._strict = strict
         self._queue: deque[tuple[T, Delivery]] = deque()
         self._unseen = 0
@@ -85,6 +92,10 @@ class Pipeline(Generic[T]):
     def _work(self) -> None:
         while True:
             self._busy = True
+            try:
+                self._gather()
+            except Exception as error:
+                self.fail(error)
             batch = self._arrived()
             while batch:
                 try:

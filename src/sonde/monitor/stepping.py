@@ -23,6 +23,8 @@ from sonde.streams.logs import logger
 
 _log = logger("sonde.monitor")
 
+_UNCLOSED_STEPS = 1000  # some loops make hundreds in one iteration
+
 
 class Stepping:
     """Reads gradients, weights, updates and rates at the steps of optimisers.
@@ -38,6 +40,8 @@ class Stepping:
         self._optimised, self._reader, self._desk, self._guard = optimised, reader, desk, guard
         self._is_over = False
         self._is_resumed = False
+        self._is_closed_ever = False
+        """Whether an iteration of the loop was."""
         self._undo: list[Callable[[], None]] = []
 
     def attach(self, probing: Probing, put_event: Callable[[str, Mapping[str, Any]], None]) -> None:
@@ -70,6 +74,7 @@ class Stepping:
 
     def close_iteration(self, sheet: Sheet) -> None:
         """Write down which optimisers made a step in it, and get ready for the next."""
+        self._is_closed_ever = True
         for optimised in self._optimised.values():
             if optimised.applied:
                 sheet.applied.add(optimised.name)
@@ -107,7 +112,7 @@ class Stepping:
         if desk.is_capturing:
             optimised.captured = True
             return
-        if desk.rests:
+        if desk.rests or optimised.is_measured_enough:
             began = time.perf_counter()
             with self._guard:
                 _note_settings(desk.sheet, optimised)
@@ -145,7 +150,11 @@ class Stepping:
             return
         desk.spent["time/optimizer"] += time.perf_counter() - optimised.entered
         optimised.applied, optimised.captured = True, False
-        if desk.rests:
+        is_enough = optimised.is_measured_enough
+        optimised.num_in_iteration += 1
+        if not self._is_closed_ever and optimised.num_in_iteration == _UNCLOSED_STEPS:
+            self._say_unclosed()
+        if desk.rests or is_enough:
             with self._guard:
                 self._probing.preflight.after_optimizer(optimizer)
             return
@@ -167,6 +176,13 @@ class Stepping:
             self._probing.resume()
         desk.budget.end("post", began)
 
+    def _say_unclosed(self) -> None:
+        _log.warning(
+            "nothing is recorded: an optimiser has made %s steps, and `watch.step` was never called; "
+            "call it once in each iteration of the loop",
+            f"{_UNCLOSED_STEPS:,}",
+        )
+
     def _refresh(self, optimised: Optimised) -> None:
         if self._reader.refresh(optimised) and optimised.kind is not None and optimised.kind[1] != self._desk.device:
             self._desk.move_to(optimised.kind[1])
@@ -182,6 +198,8 @@ class Stepping:
             self._probing.pause()
             self._probing.preflight.clipped(clip)
             for optimised in self._optimised.values():
+                if optimised.is_measured_enough:
+                    continue
                 self._refresh(optimised)
                 if not optimised.is_blind:
                     self._reader.clip(desk.sheet, optimised, clip)

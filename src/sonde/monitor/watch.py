@@ -26,6 +26,9 @@ from sonde.store.writer import Writer
 
 __all__ = ["Watch", "watch"]
 
+# A step comes to the writer within half a second: together, what a killed process loses is a second's steps at most.
+_FLUSH_S = 0.5
+
 
 def watch(
     model: nn.Module | Mapping[str, nn.Module],
@@ -123,7 +126,8 @@ def watch(
     given: Sequence[Sink | Choice | str] | None = [sinks] if isinstance(sinks, str) else sinks
     asked = [] if rank else chosen.sinks if given is None else given
     made = [_sink(sink) for sink in asked]  # what is not installed is said before anything is recorded
-    writer = Writer(folder, config=config, settings=_stored(found, cadence, None if sinks is None else made))
+    stored = _stored(found, cadence, None if sinks is None else made)
+    writer = Writer(folder, config=config, settings=stored, flush_s=_FLUSH_S)
     try:
         return Watch(
             models,

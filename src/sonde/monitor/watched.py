@@ -83,7 +83,8 @@ class Watch:
         device = first.device if first is not None else torch.device("cpu")
         cadence = cadence or with_intervals(ON_GPU if device.type == "cuda" else ON_CPU, intervals)
         self._schedule, self._sweeps = Schedule(cadence), Sweeps()
-        self._pipeline: Pipeline[Sheet] = Pipeline(self._consume, strict=strict)
+        self._relieve: Callable[[], None] = lambda: None
+        self._pipeline: Pipeline[Sheet] = Pipeline(self._consume, strict=strict, gather=lambda: self._relieve())
         self._put: Callable[[Sheet, Delivery], None] = self._pipeline.put
         self._notices = Notices(self._put_event, self._pipeline.fail)
         self._guard = Guard(self._notices.fail, strict=strict)
@@ -135,7 +136,7 @@ class Watch:
             reader.refresh(one)
         share_between_ranks(list(optimised.values()), call, self._schedule, notices)
         self._desk = Desk(device, optimised, self._schedule, self._pipeline, notices, share=share, floor_s=floor_s)
-        self._put = self._desk.put
+        self._put, self._relieve = self._desk.put, self._desk.relieve
         self._stepping = Stepping(optimised, reader, self._desk, self._guard)
         if on_gpu:
             for one in optimised.values():

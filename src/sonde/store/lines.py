@@ -14,6 +14,11 @@ class Appender:
         self._fd = -1
         self._rest = b""
 
+    def move(self, path: Path) -> None:
+        """Go on in another file, with what was not written yet."""
+        self.close()
+        self._path = path
+
     def queue(self, lines: bytes) -> None:
         """Take lines that end in a newline; `drain` writes them."""
         self._rest += lines

@@ -134,6 +134,13 @@ class TableFiles:
             self._to_fold.append((self._branch, self._number, False))
             self._fd, self._rows = -1, 0
 
+    def begin_again(self, folder: Path) -> "TableFiles":
+        """The same table in another folder, with the rows that were not written yet; this one is let go of."""
+        self.abandon()
+        again = TableFiles(folder, self._bins, (), self._segment_rows)
+        again.queue(self._tags, self._blocks)
+        return again
+
     def sync(self) -> None:
         """Ask the disk to keep what was written."""
         if self._fd >= 0:

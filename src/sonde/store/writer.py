@@ -15,9 +15,10 @@ from sonde.core.errors import RunNotFound, RunNotWritable, RunUnreadable
 from sonde.core.frames import MISSING_BITS, Columns, Detail, Frame
 from sonde.core.records import Branch, Ending
 from sonde.core.settings import check_text
-from sonde.store import branches, endings, environment, layout, locks, opening, states
+from sonde.store import branches, endings, environment, layout, opening, states
 from sonde.store.buffers import DROP_ORDER, RowBlock, Table
 from sonde.store.lines import Appender
+from sonde.store.run_folder import Change, RunFolder
 from sonde.store.table_files import TableFiles
 from sonde.store.table_reader import TableReader
 from sonde.streams.logs import logger
@@ -71,8 +72,9 @@ class Writer:
     second, folds logs into Parquet segments, and keeps `state.json` fresh. A disk that is full or gone costs one
     warning: rows wait in memory and are written when it is back; when the memory set aside for that is taken,
     distributions are dropped first, then layers, and the loss, learning rate and global norms never. What was dropped
-    is counted in the run's state. The process may end in any way: what was flushed is readable, and the state says how
-    it ended.
+    is counted in the run's state. A folder that is renamed is followed; where it is removed or replaced, recording goes
+    on in `<path>-2` (or the next number that is free), and what is lost is said. The process may end in any way: what
+    was flushed is readable, and the state says how it ended.
 
     Args:
         path: The run's folder.
@@ -100,7 +102,7 @@ class Writer:
         for argument, value in (("flush_s", flush_s), ("room_bytes", room_bytes), ("segment_rows", segment_rows)):
             if value <= 0:
                 raise ValueError(f"`Writer({argument}=...)` must be positive, got {value}.")
-        self.path = Path(path)
+        self._given = Path(path)
         self._flush_s, self._room_bytes, self._segment_rows = flush_s, room_bytes, segment_rows
         self._lock = threading.Lock()
         self._turn = threading.Condition(threading.Lock())
@@ -125,11 +127,22 @@ class Writer:
             self._open(name, config, settings, origin)
         except OSError as error:
             raise RunNotWritable(
-                f"{self.path} cannot be written: {error.strerror or error}; choose another folder."
+                f"{self._given} cannot be written: {error.strerror or error}; choose another folder."
             ) from error
+        self._folding: Iterator[None] | None = None
         self._thread = threading.Thread(target=self._work, name=f"sonde-{self.path.name}", daemon=True)
         self._thread.start()
         endings.watch(self)
+
+    @property
+    def path(self) -> Path:
+        """The run's folder, where it is now; as it was given, as long as nobody has moved it."""
+        return self._folder.path
+
+    @property
+    def location(self) -> Path:
+        """The same from the root on, whatever the working directory is."""
+        return self._folder.location
 
     # Opening.
 
@@ -140,20 +153,22 @@ class Writer:
         settings: Mapping[str, Any] | None,
         origin: environment.Origin | None,
     ) -> None:
+        given = self._given
         try:
-            info = layout.read_info(self.path)
+            info = layout.read_info(given)
         except RunNotFound:
-            inside = set(os.listdir(self.path)) if self.path.is_dir() else set()
+            inside = set(os.listdir(given)) if given.is_dir() else set()
             if inside - {layout.RANKS} and layout.LOCK not in inside:
-                raise RunNotWritable(f"{self.path} is not empty and not a run; choose a folder of its own.") from None
-            self.path.mkdir(parents=True, exist_ok=True)
+                raise RunNotWritable(f"{given} is not empty and not a run; choose a folder of its own.") from None
+            given.mkdir(parents=True, exist_ok=True)
             info = {
                 "schema": layout.SCHEMA,
-                "name": name or self.path.resolve().name,
+                "name": name or given.resolve().name,
                 "created": time.time() if origin is None else origin.created,
                 "sessions": [],
             }
-        self._lock_fd = locks.acquire(self.path)
+        self._folder = RunFolder(given)
+        root = self._folder.root
         try:
             for file in (layout.EVENTS, layout.BRANCHES):
                 opening.check(self.path / file, depth=layout.IN_RUN)
@@ -166,14 +181,15 @@ class Writer:
                 info["config"] = dict(config or {})
             if settings is not None:
                 info["settings"] = dict(settings)
-            layout.replace_json(self.path / layout.RUN, info)
-            self._event_file = Appender(self.path / layout.EVENTS)
-            self._branch_file = Appender(self.path / layout.BRANCHES)
+            self._info, self._has_info = info, True
+            layout.replace_json(root / layout.RUN, info)
+            self._event_file = Appender(root / layout.EVENTS)
+            self._branch_file = Appender(root / layout.BRANCHES)
             self._branches = branches.read(self.path)
             self._continue()
             self._write_state(Ending.LIVE, "")
         except BaseException:
-            os.close(self._lock_fd)
+            self._folder.close()
             raise
 
     def _continue(self) -> None:
@@ -208,7 +224,8 @@ class Writer:
                     table.floor_step = last + 1
                     self._resumed_step = last if self._resumed_step is None else max(self._resumed_step, last)
                 self._tables[name] = table
-                self._files[name] = TableFiles(folder / name, reader.bins, table.tags, self._segment_rows)
+                written = self._folder.root / kind / name
+                self._files[name] = TableFiles(written, reader.bins, table.tags, self._segment_rows)
         self._steps = self._resumed_step or 0
 
     # What the training thread calls.
@@ -330,7 +347,7 @@ class Writer:
         self._closed = self._warned_closed = True
         self._lock = threading.Lock()  # the parent's threads may have held them at the fork
         self._turn = threading.Condition(threading.Lock())
-        os.close(self._lock_fd)
+        self._folder.close()
         for files in self._files.values():
             files.abandon()
 
@@ -392,18 +409,17 @@ class Writer:
     # What the background thread does.
 
     def _work(self) -> None:
-        folding: Iterator[None] | None = None
         next_flush = time.monotonic() + self._flush_s
         while self._closing is None:
-            if folding is None:
+            if self._folding is None:
                 self._wake.wait(max(0.0, next_flush - time.monotonic()))
-            if folding is None or self._wake.is_set() or time.monotonic() >= next_flush:
+            if self._folding is None or self._wake.is_set() or time.monotonic() >= next_flush:
                 self._cycle()
                 next_flush = time.monotonic() + self._flush_s
-            folding = folding or self._fold()
-            if next(folding, self) is self:
-                folding = None
-        self._finish(folding)
+            self._folding = self._folding or self._fold()
+            if next(self._folding, self) is self:
+                self._folding = None
+        self._finish()
 
     def _cycle(self) -> None:
         """One flush: whatever goes wrong here is said once and tried again."""
@@ -412,7 +428,13 @@ class Writer:
             ticket, sync = self._asked, self._sync_asked
             self._sync_asked = False
         try:
-            self._flush(sync)
+            self._follow()
+            try:
+                self._flush(sync)
+            except OSError:  # perhaps since the folder has just gone
+                if not self._follow():
+                    raise
+                self._flush(sync)
             if self._fault:
                 _log.warning("%s can be written again; nothing that was flushed is lost.", self.path)
             self._fault = ""
@@ -425,7 +447,52 @@ class Writer:
             self._served = ticket
             self._turn.notify_all()
 
+    def _follow(self) -> bool:
+        """Look whether the run's folder is still where it was; whether it is not."""
+        old = self.path
+        change = self._folder.look()
+        if change is Change.NONE:
+            return False
+        data: dict[str, Any] = {"what": change, "from": str(old)}
+        if change is Change.RENAMED:
+            _log.warning("%s was renamed to %s; recording goes on there.", old, self.path)
+        else:
+            self._begin_again(change)
+            data["lost_steps"] = self._steps
+            lost = f"what it had, up to step {self._steps:,}, is lost"
+            _log.warning("%s was %s while it was recorded: %s. Recording goes on in %s.", old, change, lost, self.path)
+        with self._lock:
+            self._events.append(layout.event_line("run-folder", _now(), self._steps, {**data, "to": str(self.path)}))
+        return True
+
+    def _begin_again(self, change: Change) -> None:
+        """Go on in another folder, with all that is still in memory."""
+        if self._folding is not None:
+            self._folding.close()
+            self._folding = None
+        name = self._folder.path.name
+        self._folder.begin_again()
+        root = self._folder.root
+        if self._info["name"] == name:
+            self._info["name"] = self.path.name
+        self._info["sessions"] = self._info["sessions"][-1:]
+        self._info.update(self._folder.note(change, self._steps))
+        self._has_info = False
+        self._event_file.move(root / layout.EVENTS)
+        self._branch_file.move(root / layout.BRANCHES)
+        with self._lock:
+            self._forks = self._branches[1:]
+            kinds = {table.name: table.bins for table in self._tables.values()}
+        self._files = {
+            name: files.begin_again(layout.table_folder(root, name, bins=kinds[name]))
+            for name, files in self._files.items()
+        }
+        self._state_written, self._fault = 0.0, ""
+
     def _flush(self, sync: bool) -> None:
+        if not self._has_info:
+            layout.replace_json(self._folder.root / layout.RUN, self._info)
+            self._has_info = True
         with self._lock:
             tables = list(self._tables.items())
             forks, self._forks = self._forks, []
@@ -439,7 +506,7 @@ class Writer:
             with self._lock:
                 tags, blocks = table.take()
             if name not in self._files:
-                folder = layout.table_folder(self.path, name, bins=table.bins)
+                folder = layout.table_folder(self._folder.root, name, bins=table.bins)
                 self._files[name] = TableFiles(folder, table.bins, (), self._segment_rows)
             files = self._files[name]
             files.queue(tags, blocks)
@@ -478,20 +545,20 @@ class Writer:
             if files.has_folding:
                 yield from files.fold()
 
-    def _finish(self, folding: Iterator[None] | None) -> None:
+    def _finish(self) -> None:
         assert self._closing is not None
         try:
-            self._settle(*self._closing, folding)
+            self._settle(*self._closing)
         except Exception as error:
             _log.warning("%s could not be closed properly: %s.", self.path, error)
         finally:
-            os.close(self._lock_fd)
+            self._folder.close()
 
-    def _settle(self, ending: Ending, reason: str, folding: Iterator[None] | None) -> None:
+    def _settle(self, ending: Ending, reason: str) -> None:
         until = time.monotonic() + _FOLD_S
         self._cycle()
-        if folding is not None:
-            _spend(folding, until)
+        if self._folding is not None:
+            _spend(self._folding, until)
         for files in self._files.values():
             try:
                 files.sync()
@@ -525,7 +592,7 @@ class Writer:
             "process": os.getpid(),
             "dropped": dropped,
         }
-        layout.replace_json(self.path / layout.STATE, state)
+        layout.replace_json(self._folder.root / layout.STATE, state)
         self._state_written = _now()
 
 
