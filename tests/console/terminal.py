@@ -75,6 +75,7 @@ class Terminal:
     ) -> "subprocess.Popen[bytes]":
         """The same, and go on."""
         surroundings = {"TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+        surroundings["PYTHONUTF8"] = "1"  # as most terminals have it, wherever the tests run
         plain = {name: value for name, value in os.environ.items() if name not in ("CI", "NO_COLOR", "SONDE_CONSOLE")}
         return subprocess.Popen(
             [sys.executable, "-c", code],

@@ -188,12 +188,12 @@ def test_a_run_of_a_newer_schema_is_refused_by_reader_and_writer(tmp_path: Path)
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema": "one"}', '{"name": "x"}', "\x00\xff"])
 def test_a_damaged_run_json_is_unreadable_and_not_overwritten(tmp_path: Path, text: str) -> None:
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "run.json").write_text(text)
+    (tmp_path / "run" / "run.json").write_text(text, encoding="utf-8")
     with pytest.raises(RunUnreadable):
         sonde.load(tmp_path / "run")
     with pytest.raises(RunUnreadable):
         sonde.record(tmp_path / "run")
-    assert (tmp_path / "run" / "run.json").read_text() == text
+    assert (tmp_path / "run" / "run.json").read_text(encoding="utf-8") == text
 
 
 def test_a_missing_run_is_named(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_pipe_that_does_not_block_gets_all_that_somebody_reads() -> None:
 
 
 def test_characters_that_the_stream_does_not_have_are_replaced() -> None:
-    code = PRINTED.replace("'ours', sys.stderr", "'2 × 3 …', open(2, 'w', encoding='ascii')")
+    code = PRINTED.replace("'ours', sys.stderr", f"{'2 × 3 …'!a}, open(2, 'w', encoding='ascii')")
     assert run(code).stderr == b"2 ? 3 ?\n"
     bare = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     assert run(PRINTED.replace("'ours'", ascii("2 × 3 …")), **bare).stderr == b"2 \\xd7 3 \\u2026\n"

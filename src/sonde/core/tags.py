@@ -14,6 +14,7 @@ _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _WHOLE = re.compile(f"{_PATH.pattern}(?:@[^{_CONTROL.pattern[1:-1]}]+)?")
 _MAX_CHARS = 1024
+_MAX_NAME_CHARS = 960  # which leaves room for what stands before `@`
 
 # What torch.compile, DDP/DataParallel, activation checkpointing and FSDP1 insert into parameter names. Runs
 # with and without them must compare, so they are left out of tags.
@@ -67,6 +68,16 @@ def check_tag(text: str) -> None:
     """Raise `FormatError` where `parse_tag` would; fast enough for the million tags of a large model."""
     if not _WHOLE.fullmatch(text) or len(text) > _MAX_CHARS:
         parse_tag(text)
+
+
+def is_name(name: object) -> bool:
+    r"""Whether a parameter or module of this name can be recorded: whether it may stand behind `@` in all our tags.
+
+    Example:
+        >>> is_name("blocks.3.attn.qkv.weight"), is_name("two\nlines"), is_name("x" * 1000), is_name(3)
+        (True, False, False, False)
+    """
+    return isinstance(name, str) and 0 < len(name) <= _MAX_NAME_CHARS and not _CONTROL.search(name)
 
 
 def clean_name(name: str) -> str:

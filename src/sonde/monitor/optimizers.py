@@ -1,6 +1,6 @@
 """What is read of an optimiser's gradients and weights around its step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import attrgetter, is_
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
@@ -23,12 +24,15 @@ from sonde.monitor.schedule import Schedule
 from sonde.monitor.sharing import Sharing, offering
 from sonde.monitor.sheets import ClipNote, Key, Sheet
 from sonde.probes.norms import Norms, tensor_norms
-from sonde.probes.parameters import Watched, num_parameters, of_optimizer
+from sonde.probes.parameters import LAZY, Watched, left_out, num_parameters, of_optimizer
 from sonde.probes.seams import Clip
 from sonde.probes.shards import local_part, local_parts, trouble
+from sonde.streams.logs import logger
 
 if TYPE_CHECKING:
     from sonde.kernels.triton_steps import TritonSteps
+
+_log = logger("sonde.monitor")
 
 # Which parameters have a gradient may change at every step (experts); what was prepared for them must not pile up.
 _MOST_STATS = 256
@@ -74,6 +78,10 @@ class Optimised:
     ids: set[int] = field(default_factory=set)
     num: int = -1
     """Parameters of the optimiser when it was last looked at, those that cannot be watched among them."""
+    lazy: list[Tensor] = field(default_factory=list)
+    """Those that had no values then."""
+    left_out: str = ""
+    """What was said about those that cannot be watched."""
     kind: tuple[torch.dtype, torch.device] | None = None
     """Of its first parameter."""
     lr_tags: list[tuple[str, ...]] = field(default_factory=list)
@@ -169,9 +177,13 @@ class ParameterReader:
         """Notice parameters that were added since, or changed their type or place; whether there were any."""
         num = num_parameters(optimised.optimizer)
         first = optimised.parameters[0] if optimised.parameters else None
-        if num == optimised.num and (first is None or (first.dtype, first.device) == optimised.kind):
+        is_as_before = num == optimised.num and (first is None or (first.dtype, first.device) == optimised.kind)
+        if is_as_before and all(map(is_lazy, optimised.lazy)):
+            if optimised.lazy:  # not by the first call of the model either
+                self._say_left_out(optimised, {LAZY: len(optimised.lazy)})
             return False
-        watched = of_optimizer(optimised.optimizer, self._names(), optimised.name)
+        names_by_id = self._names()
+        watched = of_optimizer(optimised.optimizer, names_by_id, optimised.name)
         optimised.num, optimised.watched = num, watched
         optimised.names = names = tuple(w.name for w in watched)
         optimised.parameters = parameters = [w.parameter for w in watched]
@@ -185,11 +197,21 @@ class ParameterReader:
         optimised.steps, optimised.has_steps, optimised.steps_made = None, True, 0
         if optimised.sharing is not None:
             optimised.sharing.replace(watched)
+        optimised.lazy = []
         if len(watched) < num:
-            where = f"@{optimised.name}" if optimised.name else ""
-            missing = f"{num - len(watched)} parameters have no floating-point values in plain memory"
-            self._not_measured(f"weight/*{where}", missing)
+            lazy = (p for group in optimised.optimizer.param_groups for p in group["params"] if is_lazy(p))
+            optimised.lazy = list(lazy)
+            missing = left_out(optimised.optimizer, names_by_id, optimised.name)
+            self._say_left_out(optimised, {reason: count for reason, count in missing.items() if reason != LAZY})
         return True
+
+    def _say_left_out(self, optimised: Optimised, missing: Mapping[str, int]) -> None:
+        said = "; ".join(f"{n} {'parameter is' if n == 1 else 'parameters are'} {why}" for why, n in missing.items())
+        if said and said != optimised.left_out:
+            optimised.left_out = said
+            where = f"@{optimised.name}" if optimised.name else ""
+            self._not_measured(f"weight/*{where}", said)
+            _log.warning("left unwatched%s: %s", f" of {optimised.name}" if optimised.name else "", said)
 
     # Gradients.
 

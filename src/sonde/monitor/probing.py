@@ -20,7 +20,7 @@ from sonde.probes.gains import Gains
 from sonde.probes.hosts import Hosts
 from sonde.probes.logits import OutputLogits
 from sonde.probes.memory import Memory
-from sonde.probes.parameters import Watched, parameter_names
+from sonde.probes.parameters import Watched
 from sonde.probes.phases import Phases
 from sonde.probes.preflight import Preflight
 from sonde.probes.probe import Probe, Reading
@@ -41,6 +41,7 @@ class Probing:
         guard: Keeps our faults from the training.
         not_measured: Says, once, what cannot be measured, and why.
         parameters: Those of all optimisers.
+        names: Gives the name of every parameter of the models, by its id.
         say: Told a fact that the first look at a training has found, by the name of its check.
         event: Told what else happens, by its kind.
     """
@@ -54,18 +55,16 @@ class Probing:
         guard: AbstractContextManager[bool | None],
         not_measured: Callable[[str, str], None],
         parameters: Callable[[], Sequence[Watched]],
+        names: Callable[[], Mapping[int, str]],
         say: Callable[[str, Mapping[str, Any]], None],
         event: Callable[[str, Mapping[str, Any]], None],
     ) -> None:
         self._schedule, self._guard, self._not_measured = schedule, guard, not_measured
-        self._models = models
         self.clock = clock = Stopwatch()
         """Runs while a hook of ours keeps a forward or backward pass waiting."""
         self._phases = Phases(models, device, clock=clock)
         self._memory = Memory(models, optimizers)
-        self._moments = SecondMoments(
-            optimizers, lambda: parameter_names(self._models), num_slots=schedule.cadences.rotating.interval_steps
-        )
+        self._moments = SecondMoments(optimizers, names, num_slots=schedule.cadences.rotating.interval_steps)
         self._batches = Batches(models, clock=clock)
         spectra = Spectra(parameters)
         self._probes: list[tuple[str, Probe]] = [
@@ -237,7 +236,6 @@ class Probing:
             with self._guard:
                 close()
         self._let_go()
-        self._models = {}
         self._begun.clear()
 
 

@@ -92,7 +92,12 @@ def watch(
         settings: The configuration, where it was looked for before (`sonde.config.effective`); by default that of the
             working directory.
 
+    Whatever is odd about the model raises nothing: parameters and modules that cannot be watched (lazy ones that are
+    not used, names with control characters, a `named_parameters` that raises, a module inside itself) are left out,
+    with one warning and an event `not-measured`. What is raised is about the arguments and the run:
+
     Raises:
+        TypeError, ValueError: an argument is wrong; the message says which, and what is allowed.
         RunNotWritable, RunBusy, RunUnreadable: the run cannot be recorded there.
         SettingError, FormatError: the configuration is wrong, or `run` holds control characters; the message says
             where, and what is allowed.

@@ -1,5 +1,6 @@
 """A training that is being watched."""
 
+import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,10 +33,14 @@ from sonde.monitor.sheets import Key, Sheet
 from sonde.monitor.stepping import Stepping, share_between_ranks
 from sonde.monitor.sweeps import Sweeps
 from sonde.monitor.transport import NOTHING, Delivery
+from sonde.probes import walks
 from sonde.probes.parameters import Watched, parameter_names
 from sonde.sinks.sink import Sink
 from sonde.store import endings
 from sonde.store.writer import Writer
+from sonde.streams.logs import logger
+
+_log = logger("sonde.monitor")
 
 T = TypeVar("T")
 
@@ -79,8 +84,9 @@ class Watch:
     ) -> None:
         self._writer, self._models, self._closed = writer, models, False
         self._optimised = {id(optimizer): Optimised(name, optimizer) for name, optimizer in optimizers.items()}
-        first = next((p for o in optimizers.values() for group in o.param_groups for p in group["params"]), None)
-        device = first.device if first is not None else torch.device("cpu")
+        given = (p for o in optimizers.values() for group in o.param_groups for p in group["params"])
+        devices = (p.device for p in given if p.device.type != "meta")
+        device = next(devices, torch.device("cpu"))
         cadence = cadence or with_intervals(ON_GPU if device.type == "cuda" else ON_CPU, intervals)
         self._schedule, self._sweeps = Schedule(cadence), Sweeps()
         self._relieve: Callable[[], None] = lambda: None
@@ -126,10 +132,14 @@ class Watch:
         floor_s: float | None,
     ) -> None:
         on_gpu, optimised, notices = device.type == "cuda", self._optimised, self._notices
+
+        def names() -> dict[int, str]:
+            return parameter_names(self._models)  # which are let go of at the end
+
         reader = ParameterReader(
             self._schedule,
             on_gpu=on_gpu,
-            names=lambda: parameter_names(self._models),
+            names=names,
             not_measured=notices.not_measured,
         )
         for one in optimised.values():
@@ -141,20 +151,35 @@ class Watch:
         if on_gpu:
             for one in optimised.values():
                 reader.warm_up(one)
-        self._probing = Probing(
-            self._models,
-            optimizers,
-            device,
-            self._schedule,
-            self._guard,
-            notices.not_measured,
-            self._parameters,
+        make = functools.partial(
+            Probing,
+            optimizers=optimizers,
+            device=device,
+            schedule=self._schedule,
+            guard=self._guard,
+            not_measured=notices.not_measured,
+            parameters=self._parameters,
+            names=names,
             say=notices.preflight,
             event=self._put_event,
         )
+        probing: Probing | None = None
+        with self._guard:
+            probing = make(self._walkable())
+        self._probing = probing or make({})  # whatever is odd about the models: their parameters are watched
         self._stepping.attach(self._probing, self._put_event)
         endings.watch(self)
         self._probing.arm()
+
+    def _walkable(self) -> dict[str, nn.Module]:
+        """The models whose modules can be watched; of the others it is said."""
+        troubles = {name: walks.trouble(model) for name, model in self._models.items()}
+        for name, reason in troubles.items():
+            if reason is not None:
+                _log.warning("modules of %s are left unwatched: %s", name or "the model", reason)
+                for family in ("act", "gain", "attn", "logits", "batch"):
+                    self._notices.not_measured(f"{family}/*{f'@{name}.*' if name else ''}", reason)
+        return {name: model for name, model in self._models.items() if troubles[name] is None}
 
     def _consume(self, sheets: Sequence[tuple[Sheet, Float64]]) -> None:
         try:

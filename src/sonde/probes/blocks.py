@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.nn.parameter import is_lazy
 
 from sonde.core.tags import clean_name
 
@@ -126,7 +128,11 @@ def is_leaf(module: nn.Module) -> bool:
 
 
 def _has_matrix(module: nn.Module) -> bool:
-    return any(parameter.dim() >= 2 for parameter in module.parameters())
+    # A lazy module will have its matrix at its first call, unless it is to normalise.
+    return any(
+        not isinstance(module, _NormBase) if is_lazy(parameter) else parameter.dim() >= 2
+        for parameter in module.parameters()
+    )
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:

@@ -6,6 +6,7 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from sonde.core.records import Float64
@@ -134,7 +135,7 @@ class Membership:
                 self._tell("idle-optimizer", found, None, name=name)
 
     def _parameters(self) -> list[Tensor]:
-        return [p for model in self._models.values() for p in model.parameters()]
+        return [p for model in self._models.values() for p in model.parameters() if not is_lazy(p)]
 
     def _tell_disconnected(self, optimizer: Optimizer, mine: list[Tensor], line: str | None) -> None:
         if not any(id(p) in self._had_gradient for p in mine):
@@ -217,7 +218,7 @@ class Membership:
 
     def _tell(self, check: str, found: list[tuple[str, Tensor]], line: str | None, **more: Any) -> None:
         total = sum(p.numel() for p in _once(self._parameters()))
-        share = sum(p.numel() for _, p in found) / max(1, total)
+        share = sum(p.numel() for _, p in found if not is_lazy(p)) / max(1, total)
         where = [name for name, _ in found]
         self._say(check, {"where": where[:MOST_PLACES], "num": len(where), "value": share, "line": line, **more})
 

@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
@@ -139,7 +140,8 @@ def num_bytes(tensors: Iterable[Tensor], counted: dict[int, int]) -> Counter[tor
     """The bytes of tensors on each device, memory that several share once.
 
     Args:
-        tensors: Any; sparse ones count with their indices, sharded and quantised ones with what they are made of here.
+        tensors: Any; lazy ones count nothing, sparse ones with their indices, sharded and quantised ones with what they
+            are made of here.
         counted: What was counted of each piece of memory before; added to.
 
     Example:
@@ -148,7 +150,7 @@ def num_bytes(tensors: Iterable[Tensor], counted: dict[int, int]) -> Counter[tor
         44
     """
     total: Counter[torch.device] = Counter()
-    parts = itertools.chain.from_iterable(map(_parts, tensors))
+    parts = itertools.chain.from_iterable(map(_parts, itertools.filterfalse(is_lazy, tensors)))
     for device, on_device in itertools.groupby(parts, _DEVICE):  # adding up by device for each tensor takes longest
         num = 0
         for part in on_device:

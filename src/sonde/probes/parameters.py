@@ -1,14 +1,18 @@
 """Which parameters an optimiser updates, and what they are called."""
 
+import contextlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from sonde.core.tags import clean_name
+from sonde.core.tags import clean_name, is_name
+
+LAZY = "lazy and not used yet"
 
 
 class Watched(NamedTuple):
@@ -21,17 +25,37 @@ class Watched(NamedTuple):
 def parameter_names(models: Mapping[str, nn.Module]) -> dict[int, str]:
     """The name of every parameter, by its `id`: without wrappers, a tied one once, prefixed where models have names.
 
-    Where leaving out a wrapper would make two parameters alike, both keep their full names.
+    Where leaving out a wrapper would make two parameters alike, both keep their full names. A model that does not give
+    its names (its `named_parameters` raises) is walked without asking it.
     """
     full = {
         id(parameter): ".".join(filter(None, (prefix, name)))
         for prefix, model in reversed(
             list(models.items())
         )  # of a parameter that two models share, the first name counts
-        for name, parameter in reversed(list(model.named_parameters()))
+        for name, parameter in reversed(_named(model))
     }
     times = Counter(map(clean_name, full.values()))
     return {key: clean if times[clean := clean_name(name)] == 1 else name for key, name in full.items()}
+
+
+def _named(model: nn.Module) -> list[tuple[str, Tensor]]:
+    with contextlib.suppress(Exception):  # the user's: the model trains all the same, and `walks.trouble` has it said
+        named: list[tuple[str, Tensor]] = list(model.named_parameters())
+        if all(isinstance(name, str) for name, _ in named):
+            return named
+    return list(_found_inside(model))
+
+
+def _found_inside(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    waiting, seen = [("", model)], {id(model)}
+    while waiting:
+        prefix, module = waiting.pop()
+        yield from ((f"{prefix}{name}", p) for name, p in vars(module)["_parameters"].items() if p is not None)
+        children = [(f"{prefix}{name}.", child) for name, child in vars(module)["_modules"].items()]
+        fresh = [(name, child) for name, child in children if child is not None and id(child) not in seen]
+        seen.update(id(child) for _, child in fresh)
+        waiting += reversed(fresh)
 
 
 def of_optimizer(optimizer: Optimizer, names: Mapping[int, str], name: str = "") -> list[Watched]:
@@ -39,18 +63,38 @@ def of_optimizer(optimizer: Optimizer, names: Mapping[int, str], name: str = "")
 
     One that no model has is named after the optimiser's name, where it has one, its group and its place there.
 
-    Those without floating-point values in plain memory (integers, sparse ones) are left out.
+    Those that cannot be watched (see `trouble`) are left out.
     """
+    return [watched for watched in _all(optimizer, names, name) if trouble(*watched) is None]
+
+
+def left_out(optimizer: Optimizer, names: Mapping[int, str], name: str = "") -> dict[str, int]:
+    """How many of its parameters cannot be watched, by the reason (see `trouble`)."""
+    reasons = (trouble(*watched) for watched in _all(optimizer, names, name))
+    return dict(Counter(reason for reason in reasons if reason is not None))
+
+
+def _all(optimizer: Optimizer, names: Mapping[int, str], name: str) -> list[Watched]:
     return [
         Watched(names.get(id(parameter)) or ".".join(filter(None, (name, f"group{group}", str(place)))), parameter)
         for group, settings in enumerate(optimizer.param_groups)
         for place, parameter in enumerate(settings["params"])
-        if _is_measurable(parameter)
     ]
 
 
-def _is_measurable(tensor: Tensor) -> bool:
-    return tensor.layout is torch.strided and (tensor.is_floating_point() or tensor.is_complex())
+def trouble(name: str, parameter: Tensor) -> str | None:
+    """Why a parameter cannot be watched, in the words that stand behind "is" or "are"; None where it can be."""
+    if is_lazy(parameter):
+        return LAZY
+    if parameter.layout is not torch.strided or not (parameter.is_floating_point() or parameter.is_complex()):
+        return "without floating-point values in plain memory"
+    if parameter.device.type == "meta":
+        return "on the meta device, without values"
+    if parameter.element_size() < 2:
+        return f"of {parameter.dtype}, with which torch does not calculate"
+    if not is_name(name):
+        return "named with control characters or too many of them"
+    return None
 
 
 def num_parameters(optimizer: Optimizer) -> int:

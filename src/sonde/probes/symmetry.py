@@ -5,6 +5,7 @@ from functools import partial
 from typing import final
 
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from sonde.core.records import Float64
 from sonde.probes.apart import apart
@@ -69,6 +70,7 @@ class Symmetry:
             for key, p in found.items()
             if key not in tables
             and p.requires_grad
+            and not is_lazy(p)
             and p.dim() >= 2
             and p.shape[0] >= 2
             and p.numel() <= _MOST_VALUES
