@@ -109,7 +109,7 @@ def write_segment(
     """
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    temporary.mkdir()  # not its parents: somebody may be removing the run
     try:
         rows = len(step)
         per_block = max(1, min(MAX_COLUMNS, MAX_CELLS // (rows * bins)))
