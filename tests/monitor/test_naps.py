@@ -163,6 +163,6 @@ def test_steps_that_rest_come_to_the_disk_though_the_training_makes_no_more(tmp_
             while sonde.load(run).steps < end:
                 assert time.monotonic() < deadline, "the last steps wait for the next one"
     assert rested(run)
-    assert np.array_equal(sonde.load(run).series("loss").value, np.float32(losses))
+    assert np.array_equal(sonde.load(run).series("loss").value, np.array(losses, np.float32))
     for tag in ("lr", "time/step", "throughput/samples_per_s", "monitor/time", "monitor/stretch"):
         assert sonde.load(run).series(tag).step.tolist() == list(range(1, NUM_STEPS + 1)), tag

@@ -141,7 +141,8 @@ class Live:
         self._practice: Practice = _in_process(self._take) if where == "process" else _Beside(self._take)
         if settings:
             self._practice.tell(wire.SETTINGS, dict(settings))
-        self._find_place, self._place = place, (Path(), None)
+        self._find_place = place
+        self._place: Place = Path(), None
         self._tell_place()
         if together:
             self._practice.tell(wire.RANKS, None)

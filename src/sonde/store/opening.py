@@ -227,6 +227,17 @@ def make_folder(path: Path, *, depth: int) -> None:
                 raise Refused(part, _described(os.lstat(part).st_mode)) from None
 
 
+def new_folder(path: Path, *, depth: int) -> None:
+    """Make a folder in one that is there.
+
+    Raises:
+        FileExistsError: something is there already.
+        OSError: it cannot be made.
+    """
+    with _folder_of(path, depth) as folder:
+        os.mkdir(path.name, dir_fd=folder)
+
+
 def writing(path: Path, *, depth: int) -> BinaryIO:
     """A new file opened for writing bytes.
 

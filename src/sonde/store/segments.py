@@ -118,7 +118,7 @@ def write_segment(
     """
     temporary = folder.with_name(f".{folder.name}.tmp")
     opening.remove(temporary, depth=IN_BRANCH)
-    opening.make_folder(temporary, depth=IN_BRANCH)
+    opening.new_folder(temporary, depth=IN_BRANCH)  # not its parents: somebody may be removing the run
     try:
         rows = len(step)
         per_block = max(1, min(MAX_COLUMNS, MAX_CELLS // (rows * bins)))

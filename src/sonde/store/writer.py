@@ -4,7 +4,7 @@ import dataclasses
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -129,7 +129,7 @@ class Writer:
             raise RunNotWritable(
                 f"{self._given} cannot be written: {error.strerror or error}; choose another folder."
             ) from error
-        self._folding: Iterator[None] | None = None
+        self._folding: Generator[None] | None = None
         self._thread = threading.Thread(target=self._work, name=f"sonde-{self.path.name}", daemon=True)
         self._thread.start()
         endings.watch(self)
@@ -540,7 +540,7 @@ class Writer:
             if column is not None and np.float32(loss).view(np.uint32) != MISSING_BITS:
                 self._loss = loss
 
-    def _fold(self) -> Iterator[None]:
+    def _fold(self) -> Generator[None]:
         for files in sorted(self._files.values(), key=lambda files: files.width):  # at the end there may be little time
             if files.has_folding:
                 yield from files.fold()
