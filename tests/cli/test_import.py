@@ -67,3 +67,17 @@ def test_importing_needs_no_torch(spawn: Call, log: Path, tmp_path: Path) -> Non
     (tmp_path / "torch.py").write_text("raise RuntimeError('torch was imported')", encoding="utf-8")
     outcome = spawn("import", "csv", log, "--out", tmp_path / "run", env={"PYTHONPATH": str(tmp_path)})
     assert outcome.returncode == 0, outcome.stderr
+
+
+def test_an_imported_run_shows_the_time_that_its_log_says_and_nothing_of_this_machine(
+    call: Call, tmp_path: Path
+) -> None:
+    timed, untimed = tmp_path / "timed.csv", tmp_path / "untimed.csv"
+    timed.write_text("step,loss,timestamp\n0,3.5,1700000000\n1,2.5,1700000060\n")
+    untimed.write_text("step,loss\n0,3.5\n1,2.5\n")
+    for log in (timed, untimed):
+        assert call("import", "csv", str(log), "--out", str(log.with_suffix(""))).returncode == 0
+    first, second = (call("show", str(log.with_suffix(""))).stdout for log in (timed, untimed))
+    assert "1 steps in 1 min · 2023-11-14" in first
+    assert " in " not in second.splitlines()[1]
+    assert "environment" not in first + second

@@ -50,7 +50,9 @@ class Following:
         self._take_layers(last)
         self._take_pace(last, state.steps)
         newest = max((point.time for point in last.values()), default=state.updated)
-        until = time.time() if state.ending is Ending.LIVE else state.updated
+        # The state of an imported run is the import's.
+        ended = newest if self._run.events("imported") else state.updated
+        until = time.time() if state.ending is Ending.LIVE else ended
         created = self._run.info.get("created")
         length = self._length()
         return view_of(

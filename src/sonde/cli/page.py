@@ -60,7 +60,11 @@ def _status(run: "Run", state: "State") -> Text:
     line = Text.assemble(colours.ending(state.ending), f" · {state.steps} steps")
     created = run.info.get("created")
     if isinstance(created, int | float):
-        line.append(f" in {duration(state.updated - created)} · {moment(created)}")
+        until = state.updated
+        if run.events("imported"):  # its state is the import's; the log may have no times
+            until = max((point.time for point in run.last().values()), default=created)
+        took = f" in {duration(until - created)}" if until > created else ""
+        line.append(f"{took} · {moment(created)}")
     if state.reason:
         line.append(f"\n{one_line(state.reason)}", style="yellow")
     if state.dropped:

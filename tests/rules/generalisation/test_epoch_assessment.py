@@ -21,3 +21,9 @@ def test_the_verdict_is_given_at_the_epoch_as_information() -> None:
 
 def test_healthy_epochs_are_silent() -> None:
     assert judge(EpochAssessment(), _rows([3.0, 2.0, 1.5, 1.2], [3.0, 2.0, 1.4, 1.1])) == []
+
+
+def test_diverging_says_only_what_is_true_of_both_its_forms() -> None:
+    for validations, trainings in (([2.1, 1.3], [2.0, 9.0]), ([2.0, 3.0], [2.0, 2.1])):
+        (_, sighting), *_ = judge(EpochAssessment(), _rows(validations, trainings))
+        assert sighting.message.startswith("diverging: the training loss is above its first")

@@ -163,3 +163,9 @@ def test_nothing_of_this_machine_is_noted_as_the_training_s(tmp_path: Path) -> N
     assert "Where the training ran is not known" in report
     assert platform.python_version() not in report
     assert "2023-11-14" in report
+    assert "2 steps in 1 min." in report
+
+
+def test_a_log_without_times_has_no_duration(tmp_path: Path) -> None:
+    _, run = imported(tmp_path, "step,loss\n0,3.5\n1,2.5\n")
+    assert "2 steps. " in sonde.report(run).markdown()

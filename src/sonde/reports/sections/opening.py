@@ -136,7 +136,7 @@ def _moved(first: float, losses: Window) -> Iterator[str]:
 def _duration(subject: Subject) -> str:
     created = subject.run.info.get("created")
     times = [point.time for point in subject.last.values()]
-    if not isinstance(created, int | float) or not times or max(times) < created:
+    if not isinstance(created, int | float) or not times or max(times) <= created:  # a log without times
         return ""
     return f" in {seconds(max(times) - created)}"
 

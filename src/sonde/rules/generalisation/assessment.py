@@ -39,10 +39,11 @@ def assess(
     """The state of a run by its validation and training losses, one of each an epoch, oldest first.
 
     Overfitting: validation is above its best while training is below what it was then, and the gap is above
-    `widest_gap`, or above zero and validation 10% up. Diverging: both are above their first by 10%. Underfitting: three
-    epochs or more have brought less than a quarter of the first validation loss, the last one less than 5%, and the gap
-    is below 10%. Slowing: the last improvement is below `least_improvement`; plateau: `patience` of them in a row. A
-    wide gap alone is none: it says that training data are easier, not that more training does harm.
+    `widest_gap`, or above zero and validation 10% up. Diverging: training is above its first, it or validation by
+    10%. Underfitting: three epochs or more have brought less than a quarter of the first validation loss, the last one
+    less than 5%, and the gap is below 10%. Slowing: the last improvement is below `least_improvement`; plateau:
+    `patience` of them in a row. A wide gap alone is none: it says that training data are easier, not that more training
+    does harm.
 
     Args:
         val: Validation losses.

@@ -12,7 +12,7 @@ from sonde.rules.rule import Look, Sighting
 
 _CAUSES = {
     "overfitting": "validation rises while training falls",
-    "diverging": "both losses are above their first",
+    "diverging": "the training loss is above its first",
     "underfitting": "both losses are high and slow",
     "plateau": "validation has stood still for several epochs",
     "slowing": "validation hardly improves",
