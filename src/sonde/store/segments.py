@@ -229,7 +229,8 @@ class BlockFile:
         # What `pq.ParquetFile` wraps. The wrapper makes two Python objects a column that nobody needs here: enough for
         # the garbage collector to wake up at every file.
         self._reader = pq.core.ParquetReader()
-        self._reader.open(str(path), metadata=footer)
+        # Bytes: Arrow encodes a text as UTF-8, and there are folders whose names are none.
+        self._reader.open(pa.OSFile(os.fsencode(path)), metadata=footer)
         self._bins = bins
 
     @property
