@@ -4,6 +4,7 @@ It judges beside the training without the interpreter that the training needs. I
 input ends, or when the training's process is gone.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -13,7 +14,7 @@ from sonde.core import strict_json
 from sonde.monitor import wire
 from sonde.monitor.consultation import Answer, Consultation
 
-_LOOK_S = 5.0
+_LOOK_S = 0.5  # where the kernel does not tell when a process ends
 _READ_BYTES = 1 << 16
 
 
@@ -26,14 +27,18 @@ class _Input:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor, self._parent = descriptor, os.getppid()
+        self._ends: list[int] = []
+        """Can be read once the parent has ended."""
+        with contextlib.suppress(AttributeError, OSError):  # not Linux, or an old or a guarded one
+            self._ends.append(os.pidfd_open(self._parent))
         self._buffer = bytearray()
 
     def read(self, size: int, /) -> bytes:
         while len(self._buffer) < size:
-            ready, _, _ = select.select([self._descriptor], [], [], _LOOK_S)
+            ready, _, _ = select.select([self._descriptor, *self._ends], [], [], _LOOK_S)
+            if any(end in ready for end in self._ends) or os.getppid() != self._parent:
+                raise _Orphaned  # what is left to read is nobody's: `sonde diagnose` judges it
             if not ready:
-                if os.getppid() != self._parent:
-                    raise _Orphaned
                 continue
             more = os.read(self._descriptor, _READ_BYTES)
             if not more:
