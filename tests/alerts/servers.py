@@ -91,6 +91,30 @@ def receiver(
         yield Receiver(f"{'https' if tls else 'http'}://localhost:{port}/services/T0/B0/hidden", kept, turned_away)
 
 
+@contextmanager
+def dripping(beginning: bytes) -> Iterator[int]:
+    """A server that says this at once and then a byte now and then, for longer than anybody should wait."""
+    over = threading.Event()
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            try:
+                self.request.sendall(beginning)
+                for _ in range(200):
+                    if over.wait(0.05):
+                        return
+                    self.request.sendall(b"a")
+            except OSError:
+                pass  # the other side has had enough
+
+    class Threading(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+
+    with serving(Threading(("127.0.0.1", 0), Handler), None) as port:
+        yield port
+        over.set()
+
+
 class Server(NamedTuple):
     """An SMTP server, the mails it has taken, and the verbs it has heard (login details as they came)."""
 

@@ -1,5 +1,6 @@
 """Each channel with a real server on loopback: what arrives, what is worth another attempt, and what is not."""
 
+import base64
 import dataclasses
 import json
 import logging
@@ -9,11 +10,13 @@ import socket
 import ssl
 import stat
 import threading
+import traceback
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from tests.alerts.made_up import BULLETIN
-from tests.alerts.servers import HANG_UP, Receiver, Reply, receiver, smtp_server, text_of
+from tests.alerts.servers import HANG_UP, Receiver, Reply, dripping, receiver, smtp_server, text_of
 
 from sonde.alerts.channels.apprise import Apprise
 from sonde.alerts.channels.catalogue import DOOR
@@ -121,6 +124,61 @@ def test_a_server_that_does_not_answer_in_time_is_tried_again() -> None:
     with receiver(late) as server:
         assert slack_at(server, timeout_s=0.05).send(BULLETIN) == TryAgain("it does not answer in time")
         released.set()
+
+
+@pytest.mark.parametrize("beginning", [b"", b"HTTP/1.1 2"])
+def test_an_answer_that_drips_is_not_waited_for(beginning: bytes) -> None:
+    with dripping(beginning) as port:
+        outcome = Webhook(url=Secret(f"http://localhost:{port}/hidden"), timeout_s=0.5).send(BULLETIN)
+    assert outcome == TryAgain("it does not answer in time")
+
+
+def test_tls_that_drips_is_not_waited_for() -> None:
+    with dripping(b"\x16\x03\x03\x40\x00") as port:
+        outcome = Webhook(url=Secret(f"https://localhost:{port}/hidden"), timeout_s=0.5).send(BULLETIN)
+    assert outcome == TryAgain("it does not answer in time")
+
+
+@pytest.mark.parametrize("rest", [b"X-Slow: ", b"Content-Length: 1000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"])
+def test_what_drips_after_the_status_changes_nothing_of_it(rest: bytes) -> None:
+    with dripping(b"HTTP/1.1 200 OK\r\n" + rest) as port:
+        outcome = Webhook(url=Secret(f"http://localhost:{port}/hidden"), timeout_s=0.5).send(BULLETIN)
+    assert outcome == Delivered()
+    with dripping(b"HTTP/1.1 403 Forbidden\r\n" + rest) as port:
+        outcome = Webhook(url=Secret(f"http://localhost:{port}/hidden"), timeout_s=0.5).send(BULLETIN)
+    assert isinstance(outcome, Refused)
+    assert "HTTP 403" in outcome.reason
+
+
+@pytest.mark.parametrize("scheme", ["smtp+plain", "smtps"])
+def test_a_mail_server_that_drips_is_not_waited_for(scheme: str) -> None:
+    with dripping(b"\x16\x03\x03\x40\x00" if scheme == "smtps" else b"220-") as port:
+        mail = Mail(url=Secret(f"{scheme}://localhost:{port}"), to=("me@example.org",), timeout_s=0.2)
+        assert mail.send(BULLETIN) == TryAgain("it does not answer in time")
+
+
+@pytest.mark.parametrize("login", ["user:pass", "us%40er:p%3Aa%2Fss%C3%A9", "user", ":pass"])
+def test_a_login_in_the_address_is_sent_as_one(login: str) -> None:
+    with receiver() as server:
+        url = Secret(server.url.replace("://", f"://{login}@"))
+        assert Webhook(url=url).send(BULLETIN) == Delivered()
+        assert Slack(url=url).send(BULLETIN) == Delivered()
+        requests = server.kept.all()
+    user, _, password = login.partition(":")
+    wanted = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+    for request in requests:
+        assert request.headers["Authorization"] == f"Basic {wanted}"
+        assert request.path == "/services/T0/B0/hidden"
+        assert "@" not in request.headers["Host"]
+
+
+@pytest.mark.parametrize(
+    "url", ["https://user:pass-hidden/x@host/", "https://user:pass-hidden\u2100@host/", "https://[hidden"]
+)
+def test_an_address_that_cannot_be_read_is_not_shown(url: str) -> None:
+    with pytest.raises(ValueError, match="must begin with https://") as caught:
+        Webhook(url=Secret(url))
+    assert "hidden" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_certificate_is_checked(tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:

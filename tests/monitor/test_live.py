@@ -2,6 +2,7 @@
 
 import copy
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -183,6 +184,33 @@ def test_no_process_is_left_when_the_training_is_killed(tmp_path: Path) -> None:
     while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
         assert time.monotonic() < deadline, "the doctor goes on without a training"
         time.sleep(0.05)
+
+
+def test_a_worker_that_outlives_the_training_does_not_keep_the_doctor() -> None:
+    """It has inherited the pipe to the doctor, so that the doctor's input does not end."""
+    code = (
+        "import os, subprocess, sys, time\n"
+        "doctor = subprocess.Popen([sys.executable, '-m', 'sonde.monitor.bedside'], stdin=subprocess.PIPE)\n"
+        "from sonde.monitor import wire\n"
+        "os.write(doctor.stdin.fileno(), wire.pack(wire.SAVE, None))\n"
+        "if not os.fork():\n"
+        "    os.close(1); training = os.getppid()\n"
+        "    while os.getppid() == training: time.sleep(0.01)\n"
+        "    os.read(0, 1); os._exit(0)\n"  # until the test is over
+        "os.read(0, 1)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as training:
+        assert training.stdin is not None
+        assert training.stdout is not None
+        assert b"state" in training.stdout.readline()  # the doctor is there
+        training.stdin.write(b".")
+        training.stdin.flush()
+        assert training.wait(60) == -signal.SIGKILL
+        over, _, _ = select.select([training.stdout], [], [], 4.0)  # it ends when the doctor does, which has it
+        assert over, "the doctor goes on without a training"
+        assert training.stdout.read() == b""
+        training.stdin.close()
 
 
 def test_a_resumed_training_is_judged_as_one_that_never_stopped(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class Trap(Net):
 
 class PropertyTrap(Net):
     @property
-    def parameters(self) -> Any:  # type: ignore[override]
+    def parameters(self) -> Any:
         raise RuntimeError("no parameters")
 
 

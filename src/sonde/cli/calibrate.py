@@ -40,7 +40,7 @@ def calibrate(
     if out is None:
         console.say(calibration.to_toml().removesuffix("\n"))
         return
-    out.write_text(calibration.to_toml(), encoding="utf-8")
+    out.write_text(calibration.to_toml(), encoding="utf-8", errors="replace")
     first, *rest = str(calibration).split("\n")
     print(console.one_line(first), *(f"  {console.one_line(line)}" for line in rest), sep="\n")
     console.say(console.one_line(f"written to {out}; use it with: sonde diagnose RUN --profile {out}"))

@@ -53,6 +53,8 @@ def report(
         console.say(text.removesuffix("\n"))
         return
     file = out or Path(f"{run.resolve().name}.{form}")
-    file.write_text(text, encoding="utf-8")
+    file.write_text(
+        text, encoding="utf-8", errors="replace"
+    )  # it names the run, whose folder may be named in no encoding
     console.remark(told.verdict)
     console.say(console.one_line(file))

@@ -39,9 +39,9 @@ class _Input:
     def read(self, size: int, /) -> bytes:
         while len(self._buffer) < size:
             ready, _, _ = select.select(self._watched, [], [], _LOOK_S)
-            if self._descriptor not in ready or self._parent.descriptor in ready:
-                if self._parent.is_gone():
-                    raise _Orphaned
+            if self._parent.is_gone():
+                raise _Orphaned  # what is left to read is nobody's: `sonde diagnose` judges it
+            if self._descriptor not in ready:
                 continue
             more = os.read(self._descriptor, _READ_BYTES)
             if not more:

@@ -45,7 +45,7 @@ class Report:
         form = FORMS.get(path.suffix.lower())
         if form is None:
             raise ValueError(f"`save(file=...)` must end in {', '.join(FORMS)}, got {path.name!r}.")
-        path.write_text(form(self.document), encoding="utf-8")
+        path.write_text(form(self.document), encoding="utf-8", errors="replace")  # the run may be named in no encoding
         return path
 
     def __str__(self) -> str:

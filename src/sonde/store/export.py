@@ -47,7 +47,8 @@ def export(run: Run, to: str, out: str | os.PathLike[str], *, tags: str = "*") -
 def _parquet(table: "pa.Table", path: Path) -> None:
     import pyarrow.parquet as pq
 
-    pq.write_table(table, path, compression="zstd")
+    with path.open("wb") as file:  # Arrow takes no path that is not UTF-8
+        pq.write_table(table, file, compression="zstd")
 
 
 def _csv(table: "pa.Table", path: Path) -> None:

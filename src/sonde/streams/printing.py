@@ -28,7 +28,8 @@ def print_or_drop(text: str, stream: Any) -> None:
     with contextlib.suppress(Exception):  # closed, gone, or somebody's own that fails
         if type(stream) is io.TextIOWrapper and type(stream.buffer) in (io.BufferedWriter, io.FileIO):
             stream.flush()
-            _write_all(getattr(stream.buffer, "raw", stream.buffer), _encoded(f"{text}\n", stream))
+            raw = stream.buffer if isinstance(stream.buffer, io.FileIO) else stream.buffer.raw
+            _write_all(raw, _encoded(f"{text}\n", stream))
         else:
             with no_residue():
                 stream.write(f"{text}\n")

@@ -1,5 +1,7 @@
 """A POST by the standard library, and what its answer means."""
 
+import base64
+import contextlib
 import datetime
 import email.utils
 import http.client
@@ -10,8 +12,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
+from typing import Any
 
 from sonde.alerts.channels.channel import Delivered, Outcome, Refused, TryAgain
+from sonde.alerts.channels.deadline import Deadline
 from sonde.core.secret import Secret
 
 _PASSING = {408, 425, 429}
@@ -23,9 +27,16 @@ _ERROR_WORD = re.compile(rb"[a-z_]{1,60}")
 
 def check_url(url: Secret) -> None:
     """Refuse what is no address of a web server."""
-    parts = urllib.parse.urlsplit(url.reveal())
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("`url` must begin with https:// (or http://) and a host; it is not shown, being a secret.")
+    try:
+        parts = urllib.parse.urlsplit(url.reveal())
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # its message may hold the password
+        is_address = False
+    if not is_address:
+        raise ValueError(
+            "`url` must begin with https:// (or http://) and a host, before which a login may stand (user:password@, "
+            "special characters in it as %40 for @); it is not shown, being a secret."
+        )
 
 
 def post(url: Secret, body: bytes, headers: Mapping[str, str], *, timeout_s: float) -> Outcome:
@@ -35,20 +46,42 @@ def post(url: Secret, body: bytes, headers: Mapping[str, str], *, timeout_s: flo
     everything else, a certificate that does not hold among it.
 
     Args:
-        url: Where to; never part of a reason.
+        url: Where to; never part of a reason. A login in it (`https://user:password@host/`) is sent as such.
         body: What.
         headers: Beside Content-Type and User-Agent.
-        timeout_s: For each connecting, sending and reading.
+        timeout_s: For connecting, and then for all of it: an answer that drips is not waited for.
     """
     everything = {"Content-Type": "application/json", "User-Agent": "sonde", **headers}
-    try:
-        request = urllib.request.Request(url.reveal(), data=body, headers=everything, method="POST")
-        with _opener().open(request, timeout=timeout_s) as answer:
-            return _meaning(answer.status, answer.headers.get("Retry-After"), answer.read(_MOST_ANSWER_BYTES))
-    except urllib.error.URLError as error:
-        return _trouble(error.reason)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return _trouble(error)
+    with Deadline(timeout_s) as deadline:
+        try:
+            address, login = _without_login(url)
+            request = urllib.request.Request(address, data=body, headers={**everything, **login}, method="POST")
+            with _opener(deadline).open(request, timeout=timeout_s) as answer:
+                return _meaning(answer.status, answer.headers.get("Retry-After"), _words(answer))
+        except urllib.error.URLError as error:
+            return _trouble(TimeoutError() if deadline.has_passed else error.reason)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            return _trouble(TimeoutError() if deadline.has_passed else error)
+
+
+def _without_login(url: Secret) -> tuple[str, dict[str, str]]:
+    """The address, and the header that holds its login."""
+    parts = urllib.parse.urlsplit(url.reveal())
+    if parts.username is None and parts.password is None:
+        return url.reveal(), {}
+    login = ":".join(urllib.parse.unquote(part or "") for part in (parts.username, parts.password))
+    address = urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return address, {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
+
+
+def _words(answer: Any) -> bytes:
+    """The beginning of what the other side says beside a refusal; nothing where it does not come."""
+    if 200 <= answer.status < 300:
+        return b""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        words: bytes = answer.read(_MOST_ANSWER_BYTES)
+        return words
+    return b""
 
 
 def retry_after_s(header: str | None, now_s: float) -> float:
@@ -95,9 +128,26 @@ def _trouble(error: object) -> Outcome:
     return Refused(f"the address is not one: {type(error).__name__}")
 
 
-def _opener() -> urllib.request.OpenerDirector:
+def _opener(deadline: Deadline) -> urllib.request.OpenerDirector:
     """Without the handlers that follow redirects or raise for a status; files cannot be opened by it."""
+
+    class Watched(http.client.HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            deadline.watch(self.sock)
+
+    class WatchedTls(http.client.HTTPSConnection, Watched):  # which calls `Watched.connect` before it begins with TLS
+        pass
+
+    class Http(urllib.request.HTTPHandler):
+        def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+            return self.do_open(Watched, request)
+
+    class Https(urllib.request.HTTPSHandler):
+        def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+            return self.do_open(WatchedTls, request)
+
     opener = urllib.request.OpenerDirector()
-    for handler in (urllib.request.ProxyHandler, urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
-        opener.add_handler(handler())
+    for handler in (urllib.request.ProxyHandler(), Http(), Https()):
+        opener.add_handler(handler)
     return opener

@@ -5,14 +5,16 @@ import smtplib
 import ssl
 import urllib.parse
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sonde.alerts.channels.channel import Delivered, Outcome, Refused, TryAgain, wait_at_most
+from sonde.alerts.channels.deadline import Deadline
 from sonde.alerts.messages.mail import message
 from sonde.alerts.notices import Bulletin
 from sonde.core.secret import Secret
 
 _PORTS = {"smtps": 465, "smtp": 587, "smtp+plain": 25}
+_MOST_WAITS = 3.0  # time-outs of one answer in all: an answer that drips never takes as long as one
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -31,7 +33,7 @@ class Mail:
             user and password as %40 for @.
         to: The receivers' addresses.
         sender: Address in From; the user where that is an address, else `sonde@<server>`.
-        timeout_s: How long to wait for each answer of the server.
+        timeout_s: How long to wait for each answer of the server; all of them may take three times as long.
     """
 
     url: Secret
@@ -55,23 +57,31 @@ class Mail:
         server = _server(self.url)
         sender = self.sender or (server.user if "@" in server.user else f"sonde@{server.host}")
         mail = message(bulletin, sender=sender, to=self.to)
-        try:
-            with contextlib.closing(self._connected(server)) as smtp:
-                if server.user:
-                    smtp.login(server.user, server.password.reveal())
-                refused = smtp.send_message(mail, sender, self.to)
-                with contextlib.suppress(smtplib.SMTPException, OSError):  # it is delivered, however they part
-                    smtp.quit()
-        except (smtplib.SMTPException, OSError) as error:
-            return _meaning(error)
+        with Deadline(_MOST_WAITS * self.timeout_s) as deadline:
+            try:
+                with contextlib.closing(self._connected(server, deadline)) as smtp:
+                    if server.user:
+                        smtp.login(server.user, server.password.reveal())
+                    refused = smtp.send_message(mail, sender, self.to)
+                    with contextlib.suppress(smtplib.SMTPException, OSError):  # it is delivered, however they part
+                        smtp.quit()
+            except (smtplib.SMTPException, OSError) as error:
+                return _meaning(TimeoutError() if deadline.has_passed else error)
         return Delivered(f"refused by the server: {', '.join(sorted(refused))}" if refused else "")
 
-    def _connected(self, server: "_Server") -> smtplib.SMTP:
+    def _connected(self, server: "_Server", deadline: Deadline) -> smtplib.SMTP:
+        class Watched(smtplib.SMTP):
+            def _get_socket(self, *args: Any) -> Any:
+                connection = super()._get_socket(*args)  # type: ignore[misc]
+                deadline.watch(connection)
+                return connection
+
+        class WatchedTls(smtplib.SMTP_SSL, Watched):  # which calls `Watched._get_socket` before it begins with TLS
+            pass
+
         if server.scheme == "smtps":
-            return smtplib.SMTP_SSL(
-                server.host, server.port, timeout=self.timeout_s, context=ssl.create_default_context()
-            )
-        smtp = smtplib.SMTP(server.host, server.port, timeout=self.timeout_s)
+            return WatchedTls(server.host, server.port, timeout=self.timeout_s, context=ssl.create_default_context())
+        smtp = Watched(server.host, server.port, timeout=self.timeout_s)
         if server.scheme == "smtp":
             try:
                 smtp.starttls(context=ssl.create_default_context())
