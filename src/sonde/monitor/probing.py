@@ -89,8 +89,9 @@ class Probing:
         self._late: list[Probe] = [self._phases, spectra]
         """What they find comes in a later iteration."""
         self._is_first = True
-        self._let_go = CALLS.hold()
-        """Most trainings compile in the first iteration."""
+        self._let_go: Callable[[], None] = _nothing
+        with guard:
+            self._let_go = CALLS.hold()  # most trainings compile in the first iteration
         self._armed: list[Probe] = []
         self._version, self._last = -1, -1
         self._turns = [0] * len(self._probes)
@@ -237,6 +238,9 @@ class Probing:
                 close()
         self._let_go()
         self._begun.clear()
+
+
+def _nothing() -> None: ...
 
 
 def _targets(batch: Any) -> Any:

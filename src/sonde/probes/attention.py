@@ -251,7 +251,7 @@ class _Listener(TorchFunctionMode):
         self._leave.clear()
         self._names.clear()
         self._calls.clear()
-        self._off_stack()  # there still where a call ended in a KeyboardInterrupt, which no hook is told of
+        self._off_stack()  # there still where it is released in the middle of a call
 
     def _before(self, module: nn.Module, _args: Any, _kwargs: Any) -> None:
         # A mode belongs to a thread, and `DataParallel` runs copies of a module in several.

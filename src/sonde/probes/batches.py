@@ -38,7 +38,7 @@ _YIELDS = {
 }
 _MOST_INPUTS = 16
 _MOST_FORWARDS = 8  # of one model in an iteration; a model that is called for every token has a thousand
-# A compiled function that calls the model is compiled once more for our hook, and does not call it.
+# Where a compiled function calls the model, nobody is told of it: it is looked for now and then only.
 _REST = 99
 _MOST_DEPTH = 8  # of containers in containers, one of which may contain itself
 _MOST_COLUMNS = 64  # inputs may come under other names at every step
