@@ -199,7 +199,7 @@ class Truth:
         def keep(gradient: Tensor) -> None:
             kept.setdefault(which, gradient.detach().clone())
 
-        tensor.register_hook(keep)
+        tensor.register_hook(keep)  # type: ignore[no-untyped-call]
 
     def loss(self, value: Tensor, parts: Mapping[str, Tensor], logits: Tensor | None, labels: Tensor | None) -> None:
         """Of a micro-batch."""
@@ -441,8 +441,8 @@ class Truth:
         if quantity == "positive":
             return exactly(float((wide > 0).double().mean()))
         if quantity == "saturated":
-            low, high = {nn.Tanh: (-math.sqrt(0.98), math.sqrt(0.98))}[type(module)]
-            return exactly(float(((wide <= low) | (wide >= high)).double().mean()))
+            assert isinstance(module, nn.Tanh)
+            return exactly(float((wide.abs() >= math.sqrt(0.98)).double().mean()))
         if quantity == "constant":
             units = _units(x)
             return exactly(float((units.amax(1) == units.amin(1)).double().mean()))
@@ -516,7 +516,8 @@ def _query_and_key(module: nn.MultiheadAttention, x: Tensor) -> tuple[Tensor, Te
     """As the module itself computes them, in the precision in which it does."""
     with torch.no_grad():
         projected = nn.functional.linear(x, module.in_proj_weight, module.in_proj_bias)
-    query, key, _ = (part.unflatten(-1, (module.num_heads, -1)).transpose(1, 2) for part in projected.chunk(3, -1))
+    by_heads = projected.view(*projected.shape[:2], 3, module.num_heads, -1).transpose(1, 3)
+    query, key, _ = by_heads.unbind(2)
     return query.double(), key.double(), 1e-5 if projected.dtype is torch.float32 else 1e-2
 
 

@@ -54,6 +54,17 @@ class _Before(NamedTuple):
     copies: Sequence[Tensor]
 
 
+class _Differences(NamedTuple):
+    """Changes of tensors, each made where it is asked for."""
+
+    new: Sequence[Tensor]
+    old: Sequence[Tensor]
+
+    def at(self, place: int) -> Tensor:
+        """Of one of them."""
+        return difference(self.new[place], self.old[place])
+
+
 class _Slot(NamedTuple):
     """The parameters that have their turn together."""
 
@@ -470,9 +481,7 @@ class ParameterReader:
                 rows = self._stats(optimised, ("update", slot, None), new).of_difference(new, copies).rows
             key = Key("update", optimised.name, names, number)
             add(key, rows)
-            self._note_infinite(
-                sheet, optimised, key, rows, lambda place, a=new, b=copies: difference(a[place], b[place])
-            )
+            self._note_infinite(sheet, optimised, key, rows, _Differences(new, copies).at)
         optimised.before = []
         optimised.gradients = []
 
