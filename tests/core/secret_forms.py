@@ -161,7 +161,9 @@ ARGUMENTS: dict[str, Callable[[Source], Made]] = {
     "Slack": _one(str, lambda source: f"xoxb-{source.of(string.digits, 12)}-{source.of(BASE62, 24)}"),
     "AWS key": _one(str, lambda source: f"AKIA{source.of(string.ascii_uppercase + '234567', 16)}"),
     "AWS secret": _two("--aws-secret-access-key", lambda source: source.of(BASE62 + "+/", 40)),
-    "AWS secret alone": _one(str, lambda source: source.of(BASE62 + "+/", 40)),
+    "AWS secret alone": _one(
+        str, lambda source: f"{source.of(BASE62, 18)}/{source.of(BASE62, 12)}+{source.of(BASE62, 8)}"
+    ),
     "Google": _one(str, lambda source: f"AIza{source.of(BASE62 + '-_', 35)}"),
     "Google OAuth": _one(str, lambda source: f"ya29.{source.of(BASE62 + '-_', 60)}"),
     "web token": _one(str, Source.jwt),
@@ -191,7 +193,7 @@ ARGUMENTS: dict[str, Callable[[Source], Made]] = {
     "random letters and digits": _one(str, token),
     "random, for addresses": _one(str, lambda source: source.of(BASE62 + "-_", 43)),
     "random, in a path": _one(lambda value: f"https://example.com/in/{value}/x", token),
-    "random, one case": _one(str, lambda source: source.of(LOWER36, 40)),
+    "random, one case": _one(str, lambda source: source.of(LOWER36, 56)),
 }
 
 SETTINGS: dict[str, Callable[[str], dict[Any, Any]]] = {
@@ -234,6 +236,7 @@ SENTENCES: dict[str, Callable[[str], str]] = {
     "lines": lambda value: f"bad settings:\n  user: bob\n  password: {value}\n  port: 5432",
     "bytes": lambda value: str({"token": value.encode()}),
     "raw": lambda value: f'said b\'{{"access_token": "{value}", "expires_in": 3600}}\'',
+    "name behind a word": lambda value: f"trial with token={value}, no password={value}",
     "option": lambda value: f"usage: train.py --auth-token {value} --lr 0.1",
 }
 

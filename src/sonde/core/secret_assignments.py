@@ -94,8 +94,10 @@ def _of_name(text: str, named: re.Match[str]) -> tuple[_Extent, str] | None:
     is_loose = not named["close"]
     if is_loose and name.lower() in ("key", "token", "keys", "tokens", "secret"):
         before = _WORD_BEFORE.search(text, max(0, start - 33), start)
-        if before:  # "API key: …"
-            said = naming(f"{before[1]}_{name}")
+        both = naming(f"{before[1]}_{name}") if before else said
+        # "API key: …" is a secret, "pad token: …" is none; "with token=…" says no more than its last word.
+        if both in (Naming.SECRET, Naming.TOKEN) or (both is Naming.HARMLESS and sign == ":"):
+            said = both
     in_query = start > 0 and text[start - 1] in "?&"
     if in_query and (said is Naming.DOUBTFUL or name.lower() in ("code", "hmac")):
         said = Naming.TOKEN
