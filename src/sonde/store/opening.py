@@ -100,7 +100,7 @@ def read_bytes(path: Path, *, depth: int, limit: int) -> bytes:
             raise FormatError(f"it has {size:,} bytes; at most {limit:,} are read.")
         if stored_bytes(file.fileno()) < size:
             raise FormatError("the disk holds only a part of it; copy it again.")
-        return file.read(limit)
+        return file.read(size)
 
 
 def reading(path: Path, *, depth: int) -> BinaryIO:
@@ -215,16 +215,15 @@ def make_folder(path: Path, *, depth: int) -> None:
         Refused: a link or something else stands in the place of one of them.
         OSError: it cannot be made.
     """
-    above = _above(path, depth)
-    above.mkdir(parents=True, exist_ok=True)
-    for part in (*reversed(path.parents[: depth - 1]), path):
-        if part == above:
-            continue
+    above, inner = _split(path / "_", depth + 1)
+    Path(above).mkdir(parents=True, exist_ok=True)
+    for number in range(len(inner)):
+        part = Path(above, *inner[: number + 1])
         try:
             part.mkdir()
         except FileExistsError:
-            if not is_folder(part, depth=depth - (len(path.parts) - len(part.parts))):
-                raise Refused(part, _described(os.lstat(part).st_mode)) from None
+            if not is_folder(part, depth=number + 1):
+                raise Refused(part, _described(part.lstat().st_mode)) from None
 
 
 def new_folder(path: Path, *, depth: int) -> None:
@@ -281,27 +280,34 @@ def remove(path: Path, *, depth: int) -> None:
             os.unlink(path.name, dir_fd=folder)
 
 
-def _above(path: Path, depth: int) -> Path:
-    """The folder that was named by the user: what is above the last `depth` names."""
-    return path.parents[min(depth, len(path.parents)) - 1]
+def _split(path: Path, depth: int) -> tuple[str, tuple[str, ...]]:
+    """The folder that the user named, and the names of those between it and the last name.
+
+    Example:
+        >>> _split(Path("runs/a/tables/step/columns.jsonl"), 3), _split(Path("run.json"), 1)
+        (('runs/a', ('tables', 'step')), ('.', ()))
+    """
+    parts = path.parts
+    root = len(path.anchor)  # the anchor of a POSIX path is "/", or nothing
+    at = max(len(parts) - depth, root)
+    return path.anchor + "/".join(parts[root:at]) or ".", parts[at:-1]
 
 
 @contextlib.contextmanager
 def _folder_of(path: Path, depth: int) -> Iterator[int]:
     """A descriptor of the folder in which a path ends, every name of it below the user's own opened by itself."""
-    above = _above(path, depth)
+    above, inner_names = _split(path, depth)
     fd = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for folder in reversed(path.parents[: depth - 1]):
-            if folder == above or not folder.name:
-                continue
+        for number, name in enumerate(inner_names):
             try:
-                inner = os.open(folder.name, _FOLDER, dir_fd=fd)
+                inner = os.open(name, _FOLDER, dir_fd=fd)
             except OSError as error:
-                what = _kind(folder.name, fd)
+                place = Path(above, *inner_names[: number + 1])
+                what = _kind(name, fd)
                 if what in (None, "a folder", "a regular file"):
-                    raise OSError(error.errno, error.strerror, str(folder)) from None
-                raise Refused(folder, what) from None
+                    raise OSError(error.errno, error.strerror, str(place)) from None
+                raise Refused(place, str(what)) from None
             fd, outer = inner, fd
             os.close(outer)
         yield fd
