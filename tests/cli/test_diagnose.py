@@ -102,6 +102,7 @@ def test_a_run_cannot_switch_rules_off_silently(call: Call, tmp_path: Path, monk
         page = call("report", run, form, "-o", "-").stdout
         assert "own settings: LOS002 off, GRD008.window = 6" in page.replace("&#x27;", "'")
         assert "own settings" not in call("report", run, form, "-o", "-", "--defaults").stdout
+    assert "judged by its own settings" in call("compare", run, _spiky(tmp_path / "other")).stdout
 
 
 def test_stored_settings_that_are_wrong_or_ask_for_gigabytes_are_ignored_and_said(

@@ -264,6 +264,8 @@ def health_rows(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
     ]
     yield from ((name, cells) for name, cells in rows if any(cell != "-" for cell in cells))
     yield "alarms", [", ".join(f"{code} {name}" for code, name in h.alarms.items()) or "none" for h in healths]
+    if any(h.own_settings for h in healths):
+        yield "judged by its own settings", [str(h.own_settings) or "-" for h in healths]
 
 
 def setting_cells(setting: Setting) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from sonde.core.own_settings import OwnSettings
 from sonde.core.records import Float64
 from sonde.core.strict_json import Json, number
 from sonde.reports.diagnosing import diagnose
@@ -35,6 +36,7 @@ class Health:
         tokens_per_s: Median.
         step_s: Median time of a step, in seconds.
         alarms: Findings of severity warning or above: code → name.
+        own_settings: What the run's own settings change about them.
     """
 
     steps: int
@@ -54,11 +56,12 @@ class Health:
     tokens_per_s: float | None
     step_s: float | None
     alarms: Mapping[str, str]
+    own_settings: OwnSettings
 
     def to_json(self) -> dict[str, Json]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {name: number(value) if isinstance(value, float) else value for name, value in values.items()}
-        return {**plain, "alarms": dict(self.alarms)}
+        return {**plain, "alarms": dict(self.alarms), "own_settings": self.own_settings.to_json()}
 
 
 def health(run: Run, tag: str) -> Health:
@@ -77,6 +80,7 @@ def health(run: Run, tag: str) -> Health:
     rates = _finite(run, "lr")
     measured = np.flatnonzero(np.isfinite(validation))
     lowest = int(measured[np.argmin(validation[measured])]) if len(measured) else None
+    diagnosis = diagnose(run)
     return Health(
         steps=run.steps,
         ending=run.state.ending.value,
@@ -94,7 +98,8 @@ def health(run: Run, tag: str) -> Health:
         samples_per_s=_median(run, "throughput/samples_per_s"),
         tokens_per_s=_median(run, "throughput/tokens_per_s"),
         step_s=_median(run, "time/step"),
-        alarms={finding.code: finding.name for finding in diagnose(run) if finding.severity.is_alarm},
+        alarms={finding.code: finding.name for finding in diagnosis if finding.severity.is_alarm},
+        own_settings=diagnosis.own_settings,
     )
 
 
