@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from sonde.core.records import Float64, Int64
 from sonde.store import opening, pyramid
 from sonde.store.breath import breathe
 from sonde.store.layout import IN_BRANCH, IN_SEGMENT, SEGMENT
-from sonde.store.parquet_pages import check_pages
+from sonde.store.parquet_pages import DOUBLE, FLOAT, INT64, Chunks, check_pages, column_chunks
 from sonde.store.times import sound
 
 # Below the 700 new objects that wake the garbage collector: at 1,000 every hundredth block cost a full collection. It
@@ -216,7 +216,14 @@ def _to_arrow(columns: Float32, bins: int) -> Iterator[pa.Array]:
                 yield pa.Array.from_buffers(pa.list_(pa.float32(), bins), rows, [mask], nulls, children=[child])
 
 
-def read_footer(path: str) -> Any:
+class Footer(NamedTuple):
+    """The parsed footer of a block: as Arrow has it, and where its columns lie."""
+
+    arrow: Any
+    chunks: Chunks
+
+
+def read_footer(path: str) -> Footer:
     """The parsed footer of a block, to open it faster next time."""
     with BlockFile(Path(path), bins=1) as block:
         return block.footer
@@ -232,46 +239,37 @@ class BlockFile:
         FormatError: it is damaged (while its columns are read, too).
     """
 
-    def __init__(self, path: Path, *, bins: int, footer: Any | None = None) -> None:
+    def __init__(self, path: Path, *, bins: int, footer: Footer | None = None) -> None:
         self._bins = bins
         self._file = os.fdopen(opening.descriptor(path, depth=IN_SEGMENT), "rb", buffering=0)
         try:
             fd = self._file.fileno()
             if opening.stored_bytes(fd) < os.fstat(fd).st_size:
                 raise FormatError("the disk holds only a part of it; copy it again.")
+            self._chunks = column_chunks(fd) if footer is None else footer.chunks
             # What `pq.ParquetFile` wraps. The wrapper makes two Python objects a column that nobody needs here: enough
             # for the garbage collector to wake up at every file.
             self._reader = pq.core.ParquetReader()
             with _refusals():
                 self._reader.open(
                     pa.PythonFile(self._file, mode="r"),
-                    metadata=footer,
+                    metadata=None if footer is None else footer.arrow,
                     thrift_string_size_limit=_FOOTER_TEXT_BYTES,
                     thrift_container_size_limit=_FOOTER_ELEMENTS,
                 )
-                if self.footer.num_row_groups != 1:
-                    raise FormatError("it is no block of a table: its rows are not in one group.")
-                self._group = self.footer.row_group(0)
-            if self._group.num_rows != self.footer.num_rows:
-                raise FormatError("it is no block of a table: its group has not all rows.")
+                self._arrow = self._reader.metadata
+                self.num_rows = int(self._arrow.num_rows)
+                """How many rows it says it has."""
+                if self._arrow.num_columns != len(self._chunks):
+                    raise FormatError("its footer says different things of its columns.")
         except BaseException:
             self._file.close()
             raise
 
     @property
-    def footer(self) -> Any:
+    def footer(self) -> Footer:
         """The parsed footer."""
-        return self._reader.metadata
-
-    @property
-    def num_rows(self) -> int:
-        """How many rows it says it has."""
-        return int(self.footer.num_rows)
-
-    @property
-    def num_bytes(self) -> int:
-        """How long it is."""
-        return os.fstat(self._file.fileno()).st_size
+        return Footer(self._arrow, self._chunks)
 
     def steps(self) -> Int64:
         """The step of every row."""
@@ -289,20 +287,15 @@ class BlockFile:
 
     def _column(self, place: int, kind: pa.DataType) -> pa.ChunkedArray:
         with _refusals():
-            if not 0 <= place < self.footer.num_columns:
+            if not 0 <= place < len(self._chunks):
                 raise FormatError("it has fewer columns than its segment says.")
-            pages = self._group.column(place)
-            if pages.physical_type != _PHYSICAL.get(kind, "FLOAT") or pages.has_dictionary_page:
+            physical, num_values, size, start, dictionary = self._chunks[place].tolist()
+            cells = self.num_rows * (self._bins if place > 1 else 1)
+            if physical != _PHYSICAL.get(kind, FLOAT) or dictionary or num_values > cells:
                 raise FormatError(f"column {place} is not one of {kind}.")
-            num_values = self.num_rows * (self._bins if place > 1 else 1)
-            check_pages(
-                self._file.fileno(),
-                pages.data_page_offset,
-                pages.total_compressed_size,
-                num_values=num_values,
-                # Levels and what packing adds take less than the values again.
-                unpacked_bytes=2 * num_values * (8 if place < 2 else 4) + _PAGE_SLACK_BYTES,
-            )
+            # Levels and what packing adds take less than the values again.
+            unpacked = 2 * cells * (8 if place < 2 else 4) + _PAGE_SLACK_BYTES
+            check_pages(self._file.fileno(), start, size, num_values=num_values, unpacked_bytes=unpacked)
             column = self._reader.read_column(place)
             if not column.type.equals(kind) or len(column) != self.num_rows:
                 raise FormatError(f"column {place} is not one of {kind}, or has not all rows.")
@@ -320,7 +313,7 @@ class BlockFile:
         self.close()
 
 
-_PHYSICAL = {pa.int64(): "INT64", pa.float64(): "DOUBLE"}
+_PHYSICAL = {pa.int64(): INT64, pa.float64(): DOUBLE}
 
 
 @contextlib.contextmanager

@@ -327,12 +327,13 @@ def all_cases(shared: Path, bits: int, seed: int) -> list[Attempt]:
     return found
 
 
-def serve(shared: Path, *, share: int, bits: int, seed: int, name: str) -> None:
+def serve(shared: Path, *, num: int | None, bits: int, seed: int, name: str) -> None:
     """Run cases and print what went wrong.
 
     Args:
         shared: An empty folder.
-        share: One of how many cases; those in which something else stands in the place of a file are always among them.
+        num: How many cases, spread over all; those in which something else stands in the place of a file are always
+            among them. All where left out.
         bits: How many random changes of each file.
         seed: Of the random changes.
         name: What the name of a case must have in it.
@@ -351,19 +352,22 @@ def serve(shared: Path, *, share: int, bits: int, seed: int, name: str) -> None:
     command("diagnose", str(shared / "good"))  # what is imported late is imported before the forks
     command("show", str(shared / "good"))
     str(report(shared / "good"))
-    chosen = [one for i, one in enumerate(all_cases(shared, bits, seed)) if one.is_special or i % share == 0]
-    num, most = 0, 0
-    for case, wrong, peak in run_all([one for one in chosen if name in one.name], shared):
-        num, most = num + 1, max(most, peak)
+    found = [one for one in all_cases(shared, bits, seed) if name in one.name]
+    plain = [one for one in found if not one.is_special]
+    wanted = len(plain) if num is None else min(len(plain), max(0, num - len(found) + len(plain)))
+    kept = {plain[i * len(plain) // wanted].number for i in range(wanted)}
+    done, most = 0, 0
+    for case, wrong, peak in run_all([one for one in found if one.is_special or one.number in kept], shared):
+        done, most = done + 1, max(most, peak)
         if wrong:
             print(json.dumps({"case": case, "wrong": wrong}), flush=True)
-    print(json.dumps({"cases": num, "peak_mb": most >> 20, "torch": "torch" in sys.modules}))
+    print(json.dumps({"cases": done, "peak_mb": most >> 20, "torch": "torch" in sys.modules}))
 
 
 if __name__ == "__main__":
     words = argparse.ArgumentParser()
     words.add_argument("shared", type=Path)
-    words.add_argument("--share", type=int, default=1)
+    words.add_argument("--num", type=int)
     words.add_argument("--bits", type=int, default=1)
     words.add_argument("--seed", type=int, default=0)
     words.add_argument("--name", default="")
