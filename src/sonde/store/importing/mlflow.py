@@ -80,7 +80,7 @@ def _of_database(path: Path, run: str | None) -> Log:
             key = _chosen(names, run, path)
             params = base.execute("SELECT key, value FROM params WHERE run_uuid = ?", (key,))
             config = {name: _plain(value) for name, value in params if isinstance(name, str) and isinstance(value, str)}
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # its messages quote the file
         raise FormatError(f"{path} is no database of MLflow: {error}.") from error
     return Log(name=names[key] or key, entries=_metrics(path, key), config=config, time=path.stat().st_mtime)
 
@@ -118,7 +118,7 @@ def _metrics(path: Path, run: str) -> Iterator[Logged]:
                 if abs(known) >= _LARGEST:
                     known = math.copysign(math.inf, known)
                 yield Logged(key, at, known, None if time is None else time / 1000)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise FormatError(f"{path} cannot be read: {error}.") from error
 
 
