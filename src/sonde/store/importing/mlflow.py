@@ -82,7 +82,7 @@ def _of_database(path: Path, run: str | None) -> Log:
             params = base.execute("SELECT key, value FROM params WHERE run_uuid = ?", (key,))
             config = {name: _plain(value) for name, value in params if isinstance(name, str) and isinstance(value, str)}
             environment = _environment(_tags(base, key))
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # its messages quote the file
         raise FormatError(f"{path} is no database of MLflow: {error}.") from error
     return Log(
         name=names[key] or key,
@@ -94,10 +94,9 @@ def _of_database(path: Path, run: str | None) -> Log:
 
 
 def _tags(base: sqlite3.Connection, key: str) -> dict[str, str]:
-    if not base.execute(
-        "SELECT 1 FROM sqlite_master WHERE name = 'tags' AND type = 'table' AND rootpage > 0"
-    ).fetchone():
-        return {}  # a view may have no end
+    is_table = base.execute("SELECT 1 FROM sqlite_master WHERE name = 'tags' AND type = 'table' AND rootpage > 0")
+    if not is_table.fetchone():  # a view may have no end
+        return {}
     rows = base.execute("SELECT key, value FROM tags WHERE run_uuid = ? AND key IN (?, ?)", (key, _PROGRAM, _COMMIT))
     return {name: value for name, value in rows if isinstance(value, str)}
 
@@ -141,7 +140,7 @@ def _metrics(path: Path, run: str) -> Iterator[Logged]:
                 if abs(known) >= _LARGEST:
                     known = math.copysign(math.inf, known)
                 yield Logged(key, at, known, None if time is None else time / 1000)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise FormatError(f"{path} cannot be read: {error}.") from error
 
 
