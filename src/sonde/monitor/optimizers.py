@@ -24,7 +24,7 @@ from sonde.monitor.schedule import Schedule
 from sonde.monitor.sharing import Sharing, offering
 from sonde.monitor.sheets import ClipNote, Key, Sheet
 from sonde.probes.norms import Norms, tensor_norms
-from sonde.probes.parameters import LAZY, Watched, left_out, num_parameters, of_optimizer
+from sonde.probes.parameters import LAZY, NO_FLOATS, Watched, left_out, num_parameters, of_optimizer
 from sonde.probes.seams import Clip
 from sonde.probes.shards import local_part, local_parts, trouble
 from sonde.streams.logs import logger
@@ -222,7 +222,8 @@ class ParameterReader:
             optimised.left_out = said
             where = f"@{optimised.name}" if optimised.name else ""
             self._not_measured(f"weight/*{where}", said)
-            _log.warning("left unwatched%s: %s", f" of {optimised.name}" if optimised.name else "", said)
+            if missing.keys() != {NO_FLOATS}:  # tables of integers and sparse weights are meant to be there
+                _log.warning("left unwatched%s: %s", f" of {optimised.name}" if optimised.name else "", said)
 
     # Gradients.
 

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from sonde.core.tags import clean_name, is_name
 
 LAZY = "lazy and not used yet"
+NO_FLOATS = "without floating-point values in plain memory"
 
 
 class Watched(NamedTuple):
@@ -87,7 +88,7 @@ def trouble(name: str, parameter: Tensor) -> str | None:
     if is_lazy(parameter):
         return LAZY
     if parameter.layout is not torch.strided or not (parameter.is_floating_point() or parameter.is_complex()):
-        return "without floating-point values in plain memory"
+        return NO_FLOATS
     if parameter.device.type == "meta":
         return "on the meta device, without values"
     if parameter.element_size() < 2:
