@@ -17,6 +17,7 @@ from sonde.store.layout import IN_RUN, STATE
 # Where the file system has no locks, or the run lies on another machine's disk, a run that was not updated for this
 # long has died.
 _SILENCE_S = 30.0
+_AHEAD_S = 600.0  # by which the clock of another machine may be ahead of ours
 _STATE_BYTES = 4 << 20
 
 _MEMBERS = {
@@ -59,7 +60,7 @@ def ending(run: Path, state: dict[str, Any]) -> Ending:
         return said
     held = locks.is_held(run)
     if held is None or (not held and state.get("host", os.uname().nodename) != os.uname().nodename):
-        held = abs(time.time() - state.get("updated", 0.0)) < _SILENCE_S
+        held = -_AHEAD_S < time.time() - state.get("updated", 0.0) < _SILENCE_S
     return Ending.LIVE if held else Ending.DIED
 
 
