@@ -190,7 +190,8 @@ def test_a_worker_that_outlives_the_training_does_not_keep_the_doctor() -> None:
     """It has inherited the pipe to the doctor, so that the doctor's input does not end."""
     code = (
         "import os, subprocess, sys, time\n"
-        "doctor = subprocess.Popen([sys.executable, '-m', 'sonde.monitor.bedside', str(os.getpid())], stdin=subprocess.PIPE)\n"
+        "command = [sys.executable, '-m', 'sonde.monitor.bedside', str(os.getpid())]\n"
+        "doctor = subprocess.Popen(command, stdin=subprocess.PIPE)\n"
         "os.close(1)\n"  # the doctor alone has it
         "from sonde.monitor import wire\n"
         "os.write(doctor.stdin.fileno(), wire.pack(wire.SAVE, None))\n"

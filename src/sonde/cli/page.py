@@ -76,6 +76,8 @@ def _status(run: "Run", state: "State") -> Text:
 def _chart(run: "Run", tag: str, last_step: int, width: int) -> Text:
     num_columns = max(_MIN_COLUMNS, width - _AXIS_COLUMNS)
     window = run.window(tag, points=num_columns)
+    if not len(window.step):  # its newest value is known, and the rows are damaged or were not copied
+        return Text(f"{one_line(tag)}: its rows cannot be read", style="dim")
     means = [
         math.nan if nonfinite else mean
         for mean, nonfinite in zip(window.mean.tolist(), window.nonfinite.tolist(), strict=True)
