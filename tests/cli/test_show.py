@@ -88,3 +88,13 @@ def test_nonsense_in_the_configuration_is_shown_as_text(call: Call, tmp_path: Pa
         writer.log(1, {"loss": 1.0})
     text = call("show", tmp_path / "run").stdout
     assert "[bold]=[/]  escape=\\x1b[31m  list=[1, None]  nested.deep.er=NaN" in text
+
+
+def test_a_curve_whose_rows_are_damaged_is_said_to_be_unreadable(call: Call, tmp_path: Path) -> None:
+    with sonde.record(tmp_path / "run") as run:
+        for step in range(3000):
+            run.log(step, {"loss": 1.0})
+    for block in (tmp_path / "run").rglob("*.parquet"):
+        block.write_bytes(b"no Parquet")
+    outcome = call("show", tmp_path / "run")
+    assert "loss: its rows cannot be read" in outcome.stdout
