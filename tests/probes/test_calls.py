@@ -164,6 +164,25 @@ def test_torchs_own_code_is_back_when_nobody_is_told() -> None:
     subprocess.run([sys.executable, "-c", _BACK], check=True, timeout=120)
 
 
+_WITHOUT_SOURCES = """
+import inspect, torch
+from sonde.probes.calls import CALLS
+def getsource(thing):
+    raise OSError("could not get source code")
+inspect.getsource = getsource
+net, seen = torch.nn.Linear(2, 1), []
+leave = CALLS.before(net, lambda *call: seen.append(call))
+y = net(torch.ones(3, 2))
+leave()
+assert len(seen) == 1
+assert torch.equal(net(torch.ones(3, 2)), y)
+"""
+
+
+def test_where_torch_has_no_sources_calls_are_told_of_as_well() -> None:
+    subprocess.run([sys.executable, "-c", _WITHOUT_SOURCES], check=True, timeout=120)
+
+
 def test_copies_files_and_programs_of_a_module_hold_nothing_and_are_not_told_of(seen: list[Any]) -> None:
     net, x = _net(), torch.ones(2, 3)
     leave = CALLS.before(net, lambda m, *_: seen.append(m))

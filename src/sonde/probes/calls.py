@@ -54,6 +54,7 @@ class Calls:
             "told": self._told,
             "compiler": get_eval_frame_callback,
             "tell": self._tell,
+            "call": self._call,
             "note": self._noting(),
         }
         self._names = {f"_sonde_{name}": value for name, value in names.items()}
@@ -224,9 +225,14 @@ def _telling(function: Any) -> types.CodeType:
     """The code of `nn.Module.__call__` as torch has it, but that it tells first.
 
     It is of torch's file, by which the compiler knows that it is not to be compiled by itself. Most calls are of
-    modules of which nobody is told: calling torch's own code from one of ours would cost them three times as much.
+    modules of which nobody is told: calling torch's own code from one of ours would cost them three times as much, and
+    is done only where torch was installed without its sources.
     """
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except OSError:
+        source = f"def {function.__name__}(self, *args, **kwargs):\n    return _sonde_call(self, *args, **kwargs)"
+    (tree,) = ast.parse(source).body
     assert isinstance(tree, ast.FunctionDef)
     tree.body[:0] = ast.parse(_FIRST).body
     module = ast.increment_lineno(ast.Module([tree], []), function.__code__.co_firstlineno - 1)
