@@ -30,6 +30,7 @@ NUM_STEPS, WARM_UP = 250, 10
 LATE = Cadences(
     layers=Every(12, offset=11),
     cosines=Every(13, offset=11),
+    updates=Every(21, offset=11),
     rotating=Every(14, offset=11),
     histograms=Every(15, offset=11),
     blocks=Every(16, offset=11),

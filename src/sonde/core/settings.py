@@ -26,6 +26,7 @@ T = TypeVar("T")
 _SWITCH = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 _WORDS = {str: "a text", Secret: "a text", bool: "true or false", int: "a whole number", float: "a number"}
 _GAP = re.compile(r"[,\s]+")
+_UNDECODABLE = re.compile("[\udc80-\udcff]")
 _REDACTOR = Redactor()
 
 
@@ -126,6 +127,8 @@ def value(key: str, kind: Any, given: Any) -> Any:
 def check_text(key: str, given: str, *, is_secret: bool = False) -> None:
     r"""Refuse a text that would steer a terminal or break a line where it is printed, logged or sent.
 
+    Bytes of a path that are in no encoding are no such thing: they are shown as escapes wherever they are printed.
+
     Raises:
         SettingError: it holds control characters.
 
@@ -135,7 +138,7 @@ def check_text(key: str, given: str, *, is_secret: bool = False) -> None:
         ...
         sonde.core.errors.SettingError: `run` must not hold control characters, got "runs/a\nb".
     """
-    if not printable.is_printable(given):
+    if not printable.is_printable(_UNDECODABLE.sub("", given)):
         shown = "a secret that does" if is_secret else f'"{printable.escaped(given)}"'
         raise SettingError(f"must not hold control characters, got {shown}.", key)
 

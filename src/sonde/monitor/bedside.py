@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import sys
+import threading
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -65,57 +66,83 @@ class _Signals:
         self.is_terminated = True
 
 
-def main() -> None:
-    """Judge until the end."""
-    signals, parent = _Signals(), Parent(int(sys.argv[1]))
-    os.nice(19)  # the training goes first, which it does not before a process that is only a little nicer
-    out = sys.stdout
+class _Conclusion:
+    """Says how the training ended, once its process is gone, if that did not say it itself; then ends this process.
 
-    def say(answer: Answer) -> None:
-        out.write(strict_json.dumps(answer) + "\n")
-        out.flush()
+    It waits in a thread of its own that is made before this process becomes nice: on a busy machine what is nice may
+    take half a minute for it, and whoever looks at the run meanwhile believes that it goes on.
+    """
 
-    consultation, place, folder = Consultation(say), None, -1
-    try:
-        for message in wire.messages(_Input(sys.stdin.fileno(), parent)):
-            if message.kind == wire.PLACE:
-                place = message.body
-                folder = _hold(place["run"], folder)
-            consultation.take(message)
-            if message.kind == wire.END:
-                return
-    except (_Orphaned, BrokenPipeError):
-        if place is not None:
-            _conclude(_held(folder, place["run"]), place["terminal"], parent, was_terminated=signals.is_terminated)
-    os._exit(0)  # nobody listens
+    def __init__(self, parent: Parent, signals: _Signals) -> None:
+        self._parent, self._signals = parent, signals
+        self._run, self._folder = "", -1
+        self._terminal: list[Any] | None = None
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def take(self, place: dict[str, Any]) -> None:
+        """Where the run is, and where on a terminal it is shown."""
+        folder = self._folder
+        self._run, self._terminal, self._folder = place["run"], place["terminal"], _hold(place["run"])
+        if folder >= 0:
+            os.close(folder)
+
+    def wait(self) -> None:
+        """Give it time; the training may only have let go of us."""
+        self._thread.join(_GONE_S)
+
+    def _work(self) -> None:
+        self._parent.wait()
+        try:
+            if self._run:
+                self._conclude()
+        finally:
+            os._exit(0)  # nobody listens
+
+    def _conclude(self) -> None:
+        from sonde.console import panel
+        from sonde.store import states
+
+        path = Path(f"/proc/self/fd/{self._folder}")
+        run = path if self._folder >= 0 and path.is_dir() else Path(self._run)
+        ending = self._parent.ending(was_terminated=self._signals.is_terminated)
+        states.conclude(run, self._parent.process, *ending)
+        if self._terminal is not None:
+            with contextlib.suppress(OSError):  # it is gone as well
+                panel.give_back(*self._terminal)
 
 
-def _hold(run: str, before: int) -> int:
+def _hold(run: str) -> int:
     """The folder, opened: so it is found though it was renamed since; −1 where it cannot be."""
-    if before >= 0:
-        os.close(before)
     try:
         return os.open(run, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return -1
 
 
-def _held(folder: int, run: str) -> Path:
-    path = Path(f"/proc/self/fd/{folder}")
-    return path if folder >= 0 and path.is_dir() else Path(run)
+def main() -> None:
+    """Judge until the end."""
+    signals, parent = _Signals(), Parent(int(sys.argv[1]))
+    conclusion = _Conclusion(parent, signals)
+    # This thread alone. The training goes first, which it does not before what is only a little nicer.
+    os.nice(19)
+    out = sys.stdout
 
+    def say(answer: Answer) -> None:
+        out.write(strict_json.dumps(answer) + "\n")
+        out.flush()
 
-def _conclude(run: Path, terminal: list[Any] | None, parent: Parent, *, was_terminated: bool) -> None:
-    """Say how the training ended that did not say it itself."""
-    if not parent.is_gone(_GONE_S):
-        return  # it only let go of us
-    from sonde.console import panel
-    from sonde.store import states
-
-    states.conclude(run, parent.process, *parent.ending(was_terminated=was_terminated))
-    if terminal is not None:
-        with contextlib.suppress(OSError):  # it is gone as well
-            panel.give_back(*terminal)
+    consultation = Consultation(say)
+    try:
+        for message in wire.messages(_Input(sys.stdin.fileno(), parent)):
+            if message.kind == wire.PLACE:
+                conclusion.take(message.body)
+            consultation.take(message)
+            if message.kind == wire.END:
+                return
+    except (_Orphaned, BrokenPipeError):
+        conclusion.wait()
+    os._exit(0)  # nobody listens
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sonde.core.records import Ending
 
+_LOOK_S = 0.5  # where the system does not tell when a process ends
 _NOT_CLOSED = "the process ended without closing the run"
 
 # `PIDFD_GET_INFO` of Linux (6.15 or newer says how a process ended, also once somebody has waited for it).
@@ -48,6 +49,14 @@ class Parent:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(0.01)
+
+    def wait(self) -> None:
+        """Until it is gone."""
+        if self.descriptor is not None:
+            select.select([self.descriptor], [], [])
+        else:
+            while not self.is_gone():
+                time.sleep(_LOOK_S)
 
     def ending(self, *, was_terminated: bool) -> tuple[Ending, str]:
         """How it ended, now that it is gone, as far as the system says it.

@@ -63,6 +63,15 @@ def descriptor(path: Path, flags: int = os.O_RDONLY, *, depth: int, mode: int = 
     return fd
 
 
+def folder_descriptor(path: str | Path) -> int:
+    """A file descriptor of a folder that the user named; it may be a link.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
 def check(path: Path, *, depth: int) -> None:
     """Complain of what is there, unless it is a regular file or nothing at all.
 
@@ -297,7 +306,7 @@ def _split(path: Path, depth: int) -> tuple[str, tuple[str, ...]]:
 def _folder_of(path: Path, depth: int) -> Iterator[int]:
     """A descriptor of the folder in which a path ends, every name of it below the user's own opened by itself."""
     above, inner_names = _split(path, depth)
-    fd = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = folder_descriptor(above)
     try:
         for number, name in enumerate(inner_names):
             try:

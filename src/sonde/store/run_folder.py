@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from sonde.core.errors import RunBusy, StoreError
-from sonde.store import layout, locks
+from sonde.store import layout, locks, opening
 
 _CONTINUES = "continues"
 
@@ -47,7 +47,7 @@ class RunFolder:
     def _open(self, path: Path) -> None:
         lock = locks.acquire(path)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = opening.folder_descriptor(path)
         except BaseException:
             os.close(lock)
             raise
