@@ -57,3 +57,7 @@ def test_gradients_of_a_loss_that_is_not_finite_name_no_parameter() -> None:
     ((_, sighting),) = judge(NonFiniteGradient(), table)
     assert sighting.where == ()
     assert "the loss is not finite either" in sighting.message
+    table[2] |= {"grad/norm@b.weight": 1.0}  # not all of them: that tells something
+    ((_, sighting),) = judge(NonFiniteGradient(), table)
+    assert sighting.where == ("a.weight",)
+    assert "first" not in sighting.message

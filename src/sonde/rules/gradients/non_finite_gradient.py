@@ -27,7 +27,8 @@ class NonFiniteGradient:
 
         Parameters are named where the loss of the step is finite: then it began in their gradients. One step with such
         a gradient makes the next loss NaN, and with it every gradient; where that is the first step that was looked at,
-        the parameter in which it began is unknown, and none is named.
+        the parameter in which it began is unknown: those that are not finite are named if they are not all, none as the
+        first.
 
     Why it matters:
         One such step makes the weights NaN, and everything after it.
@@ -73,6 +74,7 @@ class NonFiniteGradient:
         whole = "grad/norm" in scene and not math.isfinite(scene.value("grad/norm"))
         counts, norms = scene.layers("grad/nonfinite"), scene.layers("grad/norm")
         where: tuple[str, ...] = ()
+        num_all = len(counts.names if counts is not None else norms.names if norms is not None else ())
         if counts is not None:
             where = tuple(name for name, count in zip(counts.names, counts.values, strict=True) if count > 0)
         elif norms is not None:
@@ -91,7 +93,8 @@ class NonFiniteGradient:
             reason = (
                 f"gradients were last looked at at step {state.sound}" if unseen else "the loss is not finite either"
             )
-            message, where = f"{message}{places}; in which it began is unknown: {reason}", ()
+            message = f"{message}{places}; in which it began is unknown: {reason}"
+            where = where if len(where) < num_all else ()
         elif where:
             message += f"{places}, first {where[0]}"
         return state._replace(since=since), (
