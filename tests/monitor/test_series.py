@@ -4,9 +4,11 @@ import importlib
 import inspect
 import pkgutil
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -36,10 +38,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "read-the-series.md"
 DOCUMENTED = set(re.findall(r"`([a-z]+(?:/[a-z0-9_]+)?@?)[A-Z]*`", PAGE.read_text(encoding="utf-8")))
 
 
-def probes() -> list[Any]:
+@pytest.fixture
+def probes() -> Iterator[list[Any]]:
     net = loops.model()
     models, optimizers = {"": net}, {"": torch.optim.Adam(net.parameters())}
-    return [
+    made: list[Any] = [
         Activations(models),
         Allocators(list),
         Attention(models),
@@ -56,6 +59,9 @@ def probes() -> list[Any]:
         Settings(optimizers, lambda _kind, _data: None),
         Spectra(list),
     ]
+    yield made
+    for probe in made:
+        probe.close()
 
 
 def without_place(tag: str) -> str:
@@ -63,12 +69,12 @@ def without_place(tag: str) -> str:
     return path + at
 
 
-def test_every_tag_that_a_probe_yields_is_documented() -> None:
-    for probe in probes():
+def test_every_tag_that_a_probe_yields_is_documented(probes: list[Any]) -> None:
+    for probe in probes:
         assert set(probe.yields) <= DOCUMENTED, type(probe).__name__
 
 
-def test_no_probe_is_left_out_of_these_tests() -> None:
+def test_no_probe_is_left_out_of_these_tests(probes: list[Any]) -> None:
     modules = [
         importlib.import_module(f"sonde.probes.{info.name}") for info in pkgutil.iter_modules(sonde.probes.__path__)
     ]
@@ -78,7 +84,7 @@ def test_no_probe_is_left_out_of_these_tests() -> None:
         for thing in vars(module).values()
         if inspect.isclass(thing) and thing is not Probe and hasattr(thing, "yields")
     }
-    assert found == {type(probe) for probe in probes()}
+    assert found == {type(probe) for probe in probes}
 
 
 def test_every_tag_of_a_watched_training_is_documented(tmp_path: Path) -> None:

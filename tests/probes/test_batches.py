@@ -495,6 +495,8 @@ def trained(watched: Watched, device: torch.device) -> list[Tensor]:
             for probe in probes
             for reading in probe.collect()
         )
+    for probe in probes:
+        probe.close()
     assert num_rows >= 6 * 3 or not probes
     states = [t for state in optimizer.state.values() for t in state.values()]
     random = [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]

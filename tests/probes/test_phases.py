@@ -97,6 +97,22 @@ class Steps(torch.optim.SGD):
         return super().step(closure)
 
 
+MADE: list[Phases] = []
+
+
+def made(phases: Phases) -> Phases:
+    """Closed when the test is over: what listens to `backward` would listen in other tests."""
+    MADE.append(phases)
+    return phases
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while MADE:
+        MADE.pop().close()
+
+
 class Loop:
     """A training loop that marks what a monitor's hooks would; on a CPU by a clock of its own."""
 
@@ -106,7 +122,7 @@ class Loop:
         self.wrapped = wrap(self.net)
         self.optimizer = Steps(self.net.parameters(), lr=0.1)
         self.optimizer.ticks = self.ticks
-        self.phases = Phases({"": self.wrapped}, device, times=self.ticks)
+        self.phases = made(Phases({"": self.wrapped}, device, times=self.ticks))
         self.x = torch.ones(4, 8, device=device)
 
     def take(self, seconds: float) -> None:
@@ -131,10 +147,8 @@ class Loop:
 
 
 @pytest.fixture
-def loop() -> Iterator[Loop]:
-    made = Loop()
-    yield made
-    made.phases.close()
+def loop() -> Loop:
+    return Loop()
 
 
 def _missing(found: dict[str, float]) -> set[str]:
@@ -350,7 +364,7 @@ def test_a_model_inside_another_counts_as_part_of_it() -> None:
     ticks = Ticks()
     inner = Timed(ticks)
     outer = nn.Sequential(inner, Timed(ticks))
-    phases = Phases({"a": outer, "b": inner}, CPU, times=ticks)
+    phases = made(Phases({"a": outer, "b": inner}, CPU, times=ticks))
     found = iteration(phases, lambda: outer(torch.ones(4, 8)))
     assert _present(found) == {"time/forward": 2 * FORWARD}
     phases.close()
@@ -432,7 +446,7 @@ def _wrapped(net: Any) -> Any:
 def test_a_model_compiled_in_place_is_not_measured() -> None:
     net = nn.Linear(8, 8)
     net.compile(backend="eager")
-    phases = Phases({"": net}, CPU)
+    phases = made(Phases({"": net}, CPU))
     assert iteration(phases, lambda: net(torch.ones(1, 8))) == {}
     assert set(phases.not_measured()) == {"time/forward", "time/loss"}
     assert "compile()" in phases.not_measured()["time/forward"]
@@ -440,7 +454,7 @@ def test_a_model_compiled_in_place_is_not_measured() -> None:
 
 def test_a_model_that_is_never_called_itself_is_said_to_be_unseen() -> None:
     net = nn.Sequential(nn.Linear(8, 8))
-    phases = Phases({"": net}, CPU)
+    phases = made(Phases({"": net}, CPU))
     for _ in range(3):
         assert phases.not_measured() == {}
         iteration(phases, lambda: net[0](torch.ones(1, 8)))
