@@ -48,7 +48,7 @@ import sonde
 from sonde.core.cadences import every
 from sonde.demo import corpus
 from sonde.demo.model import Shape, Transformer, initialise
-from sonde.monitor.cadences import Cadences
+from sonde.probes.cadences import Cadences
 
 BATCH = 16  # × 64 characters: 0.1 to 0.2 s a step on two cores
 NUM_CORES = 2

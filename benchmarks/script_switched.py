@@ -64,7 +64,7 @@ class Switch:
             self._turn_began, self._counted_from = now, None
             self.is_on = not self.is_on
             for watch in self.watches if self.is_on else ():
-                watch._desk.left()  # the time between belongs to no step
+                watch._iteration.left()  # the time between belongs to no step
             if len(self._means) == self._turns:
                 self._out.write_text(json.dumps(self._means))
                 os._exit(0)

@@ -266,7 +266,7 @@ def test_every_preset_is_a_configuration(project: Path, name: str) -> None:
 
 def test_cadences_have_the_names_and_defaults_of_the_monitor() -> None:
     pytest.importorskip("torch", reason="the monitor needs it")
-    from sonde.monitor.cadences import ON_CPU, Cadences, with_intervals
+    from sonde.probes.cadences import ON_CPU, Cadences, with_intervals
 
     names = [item.name for item in dataclasses.fields(Cadences)]
     assert [item.name for item in dataclasses.fields(Cadence)] == names

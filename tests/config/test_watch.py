@@ -46,7 +46,7 @@ def test_what_arguments_leave_out_is_as_the_file_says_and_the_run_tells_it(proje
 
 def test_objects_that_were_given_are_told_as_well(project: Path) -> None:
     from sonde.core.cadences import every
-    from sonde.monitor.cadences import Cadences
+    from sonde.probes.cadences import Cadences
 
     (project / "sonde.toml").write_text('sinks = ["tensorboard"]\n[cadence]\nlayers = 3\n')
     _, told = watched(project / "run", sinks=[], cadence=Cadences(layers=every(7)))

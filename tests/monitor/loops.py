@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import sonde
 from sonde.core.cadences import every
-from sonde.monitor.cadences import Cadences
 from sonde.monitor.watch import Watch, watch
+from sonde.probes.cadences import Cadences
 
 ALWAYS = Cadences(
     layers=every(1),

@@ -13,8 +13,8 @@ from torch.nn import functional
 from torch.optim import Optimizer
 
 from sonde.core.cadences import every
-from sonde.monitor.cadences import Cadences
 from sonde.monitor.watch import watch
+from sonde.probes.cadences import Cadences
 
 from . import loops
 from .truth import Truth

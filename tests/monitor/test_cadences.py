@@ -4,7 +4,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from sonde.monitor.cadences import ON_CPU, ON_GPU, Cadences
+from sonde.probes.cadences import ON_CPU, ON_GPU, Cadences
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "choose-cadences.md"
 

@@ -12,7 +12,7 @@ from torch._dynamo.utils import counters
 
 import sonde
 from sonde.core.cadences import Every
-from sonde.monitor.cadences import Cadences
+from sonde.probes.cadences import Cadences
 
 from . import loops
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import sonde
 from sonde.core.cadences import Every
-from sonde.monitor.cadences import Cadences
 from sonde.monitor.watch import watch
+from sonde.probes.cadences import Cadences
 
 from . import loops
 

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import sonde
 from sonde.core.cadences import every
-from sonde.monitor.cadences import ON_CPU, Cadences
+from sonde.probes.cadences import ON_CPU, Cadences
 
 NUM_STEPS = 300
 NUM_RANKS = 2

@@ -22,7 +22,7 @@ from torch.nn.utils import clip_grad_norm_
 
 import sonde
 from sonde.core.cadences import every
-from sonde.monitor.cadences import Cadences
+from sonde.probes.cadences import Cadences
 
 pytestmark = [
     pytest.mark.gpu,

@@ -352,7 +352,7 @@ _SCRIPT = """
     from torch import nn
     from torch.utils.data import DataLoader, TensorDataset
     from sonde.core.cadences import every
-    from sonde.monitor.cadences import Cadences
+    from sonde.probes.cadences import Cadences
     from sonde.monitor.watch import watch
 
     def main(run, context):

@@ -16,8 +16,7 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 import sonde
 from sonde.core.cadences import every
-from sonde.monitor.budget import Budget
-from sonde.monitor.cadences import ON_CPU, Cadences
+from sonde.probes.cadences import ON_CPU, Cadences
 
 from . import loops
 
@@ -292,20 +291,6 @@ def test_training_is_bit_identical_with_and_without_watching(
     assert unwatched.losses[-1] != unwatched.losses[0]
     run = sonde.load(tmp_path / "run")
     assert run.series("loss").step[-1] > 50, "it was watched to the end"
-
-
-def test_steps_that_rest_leave_the_training_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Budget.step
-
-    def step(self: Budget, *args: Any, **kwargs: Any) -> Any:
-        self.norm_steps = 7
-        return original(self, *args, **kwargs)
-
-    monkeypatch.setattr(Budget, "step", step)
-    case = CASES["dropout"]._replace(cadence=ON_CPU)
-    assert not _differences(_train(case, None), _train(case, tmp_path / "run"))
-    looked_at = sonde.load(tmp_path / "run").series("grad/norm").step
-    assert NUM_STEPS / 7 < len(looked_at) < NUM_STEPS / 2
 
 
 def test_a_difference_would_be_found() -> None:

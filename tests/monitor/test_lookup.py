@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.monitor.lookup import Lookup
+from sonde.probes.lookup import Lookup
 
 NAMES = st.lists(st.sampled_from("abcdef"), unique=True).map(tuple)
 

@@ -13,7 +13,7 @@ from torch.nn.utils import clip_grad_norm_
 
 import sonde
 from sonde.core.cadences import Every, every
-from sonde.monitor.cadences import Cadences
+from sonde.probes.cadences import Cadences
 
 from . import loops
 
@@ -177,34 +177,6 @@ def test_norm_is_before_the_clip_and_norm_applied_after_it(
         factors = loops.values(tmp_path / "run", "clip/factor")
         np.testing.assert_allclose(factors, np.array(after) / np.array(before), rtol=2e-5)
         np.testing.assert_allclose(limits, 0.05, rtol=1e-6)
-
-
-def test_steps_that_the_budget_does_not_allow_to_be_looked_at_have_a_loss_and_a_rate_and_no_more(
-    tmp_path: Path,
-) -> None:
-    num_steps, first_looks = 40, 22  # until the first look at a training is over, none rests
-    net = loops.model()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    norms = []
-    with loops.watching(net, optimizer, tmp_path / "run", cadence=RARELY) as watch:
-        watch._desk.budget.norm_steps = 3
-        for batch in loops.batches(num_steps):
-            optimizer.zero_grad()
-            loss = loops.loss_of(net, batch)
-            loss.backward()
-            norms.append(loops.norm_of(loops.gradients(net)))
-            clip_grad_norm_(net.parameters(), 0.05)
-            optimizer.step()
-            watch.step(loss)
-    run = sonde.load(tmp_path / "run")
-    found = run.series("grad/norm")
-    looked_at = found.step.tolist()
-    assert [step for step in looked_at if step > first_looks] == [25, 28, 31, 34, 37, 40]
-    np.testing.assert_allclose(found.value, np.array(norms)[found.step - 1], rtol=2e-5)
-    for tag in ("loss", "lr", "time/step", "time/optimizer"):
-        assert len(loops.values(tmp_path / "run", tag)) == num_steps, tag
-    factors = run.series("clip/factor").step
-    assert factors[factors > first_looks].tolist() == [25, 28, 31, 34, 37, 40]
 
 
 @pytest.mark.parametrize("clip", [_clip_by_name, _clip_l1, _clip_some, _clip_each])

@@ -84,7 +84,7 @@ _UNEVEN = """
     from torch.distributed.algorithms.join import Join
     from torch.nn.parallel import DistributedDataParallel
     from sonde.core.cadences import every
-    from sonde.monitor.cadences import Cadences
+    from sonde.probes.cadences import Cadences
     from sonde.monitor.watch import watch
 
     torch.manual_seed(0)

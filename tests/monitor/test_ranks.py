@@ -23,7 +23,7 @@ _SCRIPT = """
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
     from sonde.core.cadences import every
-    from sonde.monitor.cadences import Cadences
+    from sonde.probes.cadences import Cadences
     from sonde.monitor.watch import watch
 
     run, store, rank, who, norms = sys.argv[1:]

@@ -13,7 +13,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.utils.checkpoint import checkpoint
 
 import sonde
-from sonde.monitor.optimizers import ParameterReader
+from sonde.probes.gradients import Gradients
 
 from . import loops
 
@@ -552,13 +552,13 @@ def test_steps_in_an_iteration_that_nobody_closes_are_not_all_measured_and_it_is
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     reads: list[int] = []
-    original = ParameterReader.gradients
+    original = Gradients.use
 
-    def gradients(self: ParameterReader, *args: Any) -> None:
+    def gradients(self: Gradients, *args: Any) -> None:
         reads.append(1)
         original(self, *args)
 
-    monkeypatch.setattr(ParameterReader, "gradients", gradients)
+    monkeypatch.setattr(Gradients, "use", gradients)
     net = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     net(torch.ones(1, 2)).square().sum().backward()

@@ -1,5 +1,6 @@
 """What the model is given."""
 
+import contextlib
 import copy
 import functools
 import math
@@ -18,6 +19,7 @@ from sonde.core.frames import is_missing
 from sonde.probes.allocators import Allocators
 from sonde.probes.batches import Batches, counts_of
 from sonde.probes.devices import Devices
+from sonde.probes.events import Events
 from sonde.probes.features import Features
 from sonde.probes.hosts import Hosts
 from sonde.probes.inputs import thinned
@@ -470,6 +472,10 @@ def trained(watched: Watched, device: torch.device) -> list[Tensor]:
     ).to(device)
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
     probes = watched(net, optimizer, device)
+    events = Events(contextlib.nullcontext())
+    for probe in probes:
+        if isinstance(probe, Memory | Phases):
+            probe.listen(events)
     losses, num_rows = [], 0
     for _ in range(6):
         for probe in probes:
@@ -483,12 +489,10 @@ def trained(watched: Watched, device: torch.device) -> list[Tensor]:
                 loss: Any = nn.functional.cross_entropy(net(x), y)
             loss.backward()
             losses.append(loss.detach())
-        marked = [probe for probe in probes if isinstance(probe, Memory | Phases)]
-        for probe in marked:
-            probe.mark("optimizer")
+        events.tell(events.moment, "optimizer")
         optimizer.step()
-        for probe in marked:
-            probe.mark("optimizer-done")
+        events.tell(events.moment, "optimizer-done")
+        events.tell(events.optimizer_left, optimizer)
         optimizer.zero_grad()
         num_rows += sum(
             len(list(reading.report(np.ones(sum(t.numel() for t in reading.tensors)))))

@@ -27,7 +27,7 @@ def _net() -> nn.Sequential:
 def _train(net: nn.Module, optimizer: torch.optim.Optimizer, memory: Memory, device: str = "cpu") -> None:
     net(torch.ones(4, 5, device=device)).sum().backward()
     optimizer.step()
-    memory.mark("optimizer-done")
+    memory.stepped()
     optimizer.zero_grad()
 
 
@@ -68,7 +68,7 @@ def test_marks_outside_armed_iterations_do_nothing() -> None:
     net = nn.Linear(5, 2)
     memory = Memory({"": net}, {})
     net(torch.ones(1, 5)).sum().backward()
-    memory.mark("optimizer-done")
+    memory.stepped()
     assert memory.collect() == []
     net.zero_grad()
     assert iteration(memory, lambda: None)["memory/gradients"] == 0
@@ -199,7 +199,7 @@ def test_activations_are_missing_where_the_peak_was_reset() -> None:
     memory = Memory({"": net}, {})
     memory.arm([0])
     net(torch.ones(1, 2**13, device="cuda")).sum().backward()
-    memory.mark("optimizer-done")
+    memory.stepped()
     net.zero_grad()
     torch.cuda.reset_peak_memory_stats()
     (reading,) = memory.collect()

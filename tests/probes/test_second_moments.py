@@ -45,7 +45,7 @@ def probe_of(model: nn.Module, optimizer: Optimizer, num_slots: int = 1) -> Seco
 
 def one_step(probe: SecondMoments, optimizer: Optimizer, slots: Sequence[int] | None = None) -> dict[str, float]:
     def work() -> None:
-        probe.before_step(optimizer)
+        probe.read_gradients(optimizer)
         optimizer.step()
         optimizer.zero_grad()
 
@@ -180,7 +180,7 @@ def test_under_a_scaler_the_gradient_of_a_fused_optimiser_is_unscaled(overflows:
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
     probe = probe_of(model, optimizer)
-    optimizer.register_step_pre_hook(lambda *_: probe.before_step(optimizer))
+    optimizer.register_step_pre_hook(lambda *_: probe.read_gradients(optimizer))
     scaler.scale(model(torch.randn(4, 6)).square().mean()).backward()
     gradients = {name: p.grad.clone() / 2**10 for name, p in model.named_parameters() if p.grad is not None}
     if overflows:
@@ -223,7 +223,7 @@ def test_a_tag_stays_in_one_table_however_many_slots_have_their_turn() -> None:
     for slots in ([0], [1], [2], [0, 1, 2], [2, 0]):
         probe.arm(slots)
         backward(model)
-        probe.before_step(optimizer)
+        probe.read_gradients(optimizer)
         optimizer.step()
         for reading in probe.collect():
             numbers = torch.cat([t.double().reshape(-1) for t in reading.tensors]).numpy()
@@ -349,7 +349,7 @@ def test_after_close_nothing_is_read() -> None:
     probe = probe_of(model, optimizer)
     probe.arm([0])
     backward(model)
-    probe.before_step(optimizer)
+    probe.read_gradients(optimizer)
     probe.close()
     assert not probe.collect()
     assert not one_step(probe, optimizer)
@@ -369,7 +369,7 @@ def trained(kind: str, probe_at_work: bool) -> tuple[list[Tensor], Tensor]:
         backward(model)
         if probe_at_work:
             probe.arm([0])
-            probe.before_step(optimizer)
+            probe.read_gradients(optimizer)
         optimizer.step()
         if probe_at_work:
             assert probe.collect()
@@ -400,7 +400,7 @@ def test_on_a_gpu_the_values_are_the_same_and_nothing_waits(settings: dict[str, 
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error" if i > 1 else "default")  # the first times compile
         try:
-            probe.before_step(optimizer)
+            probe.read_gradients(optimizer)
             optimizer.step()
             (reading,) = probe.collect()
             numbers = torch.cat([t.reshape(-1) for t in reading.tensors]).double()

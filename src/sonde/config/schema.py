@@ -16,7 +16,7 @@ from sonde.sinks.choices import read as read_sinks
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cadence:
-    """Steps between two measurements of a family; None is what `sonde.monitor.cadences` has for the device."""
+    """Steps between two measurements of a family; None is what `sonde.probes.cadences` has for the device."""
 
     layers: int | None = None
     cosines: int | None = None

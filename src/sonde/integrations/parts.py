@@ -6,8 +6,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sonde.monitor.naps import as_number
-
 
 class Part(NamedTuple):
     """What `backward` was called on."""
@@ -24,10 +22,8 @@ def total(parts: Sequence[Part]) -> Tensor | float | None:
     """What they add up to, each with its weight; a single one as it is, with its graph. Nobody waits for a device."""
     if len(parts) < 2:
         return parts[0].loss if parts else None
-    numbers = [as_number(part.loss) if part.weight is None else None for part in parts]
-    known = [number for number in numbers if number is not None]
-    if len(known) == len(parts):
-        return sum(known)
+    if all(part.weight is None and part.loss.is_cpu and part.loss.numel() == 1 for part in parts):
+        return sum(float(part.loss.item()) for part in parts)
     with torch.no_grad():
         device = parts[0].loss.device
         return sum((_weighted(part).to(device) for part in parts[1:]), start=_weighted(parts[0]))

@@ -1,7 +1,5 @@
 """What the watching costs, and how far cadences are stretched for it."""
 
-import math
-import statistics
 import time
 from dataclasses import replace
 
@@ -12,22 +10,15 @@ from sonde.monitor.charges import Charges
 from sonde.probes.phases import DeviceClock
 
 _FLOOR_S = {"cuda": 2e-4}
-_FLOOR_ELSEWHERE_S = 2e-3
-# Most that goes wrong does so early, and a closer look at so many steps costs a second in all. A training that goes on
-# for hours in steps of a few milliseconds should not pay for it all the time.
-_CLOSE_STEPS = 500
-_LATE_SHARE = 0.02
+_FLOOR_ELSEWHERE_S = 1.5e-4
+# Most that goes wrong does so early, and a closer look at so many steps costs a fifth of a second in all.
+_CLOSE_STEPS = 100
+_CLOSE_FLOOR_S = 2e-3
 _SAMPLED_STEPS = 17  # has no factor in common with the intervals of rotations, so that every slot is timed in its turn
 # Where cadences are much stretched, looks are so small that what each costs, however little it looks at, is most of it.
 # So stretching saves less than it should, and with a memory of 100 steps it would take hundreds of them to notice.
 _BRISK_STRETCH = 4.0
 _BRISK_DECAY = 0.98
-# Global norms are read at every step unless reading all gradients takes more than the budget even where little else is
-# measured, as it does with thousands of tensors, or with very large ones on a CPU.
-_STRETCH_BEFORE_NORMS = 10.0
-_STEPS_WITH_NORMS = 8
-_SHARE_WITH_NORMS = 0.6
-_MOST_NORM_STEPS = 16  # a NaN in a gradient must not go unseen for longer
 # Kernels are found, tables uploaded and memory allocated in the first steps, which says nothing about those to come.
 _PREPARING_STEPS = 20
 # A model of a thousand blocks has first turns for a thousand steps, and must keep to its budget all the same.
@@ -37,16 +28,10 @@ _MOST_PREPARING_STEPS = 100
 class Budget:
     """Sonde's own time in a step, against max(share × step time, floor).
 
-    Unless it is given, the floor counts in full for the first 500 steps, and then up to 2% of the step time.
-
     On a CPU that is the time of the training thread. On a GPU each part of the work pays its host time where the device
     tends to have run out of work before all of the part was launched, else its device time (see `Charges`). The latter
     is taken between events in some steps, and only where the device had not come to the part's beginning at its end:
     otherwise it would hold gaps in which the device waits for the host.
-
-    Where the cadences are stretched tenfold and a step that reads all gradients costs more than 0.6 of the budget, such
-    steps become so rare that they, and what every step costs, take that much together; where cadences cannot be
-    stretched any further, so rare that the budget holds. One step in 16 is left at the least.
 
     Cadences are not stretched for the first 20 steps, nor, among the first 100, for a step in which something was
     prepared for its first turn.
@@ -54,18 +39,17 @@ class Budget:
     Args:
         share: Of the step time, in (0, 1], or infinite: then cadences are kept, whatever it costs.
         device: Where the training runs.
-        floor_s: Seconds a step that are always allowed, above 0; 0.2 ms on a GPU and 2 ms elsewhere where left out.
+        floor_s: Seconds a step that are always allowed, above 0; by default 0.2 ms on a GPU, and elsewhere 2 ms in
+            the first 100 steps, then 0.15 ms.
     """
 
     def __init__(self, share: float, device: torch.device, *, floor_s: float | None = None) -> None:
         self._device = device
         self._on_gpu = device.type == "cuda"
         self._is_limited = share <= 1
-        self._is_usual = floor_s is None
-        if floor_s is None:
-            floor_s = _FLOOR_S.get(device.type, _FLOOR_ELSEWHERE_S)
-        self._adaptive = Adaptive(budget=min(share, 1.0), floor_s=floor_s)
-        self._brisk = replace(self._adaptive, decay=_BRISK_DECAY)
+        self._late_floor_s = floor_s or _FLOOR_S.get(device.type, _FLOOR_ELSEWHERE_S)
+        first_s = self._late_floor_s if self._on_gpu or floor_s is not None else _CLOSE_FLOOR_S
+        self._adaptive = Adaptive(budget=min(share, 1.0), floor_s=first_s)
         self._state = self._adaptive.init()
         self._charges = Charges()
         self._usual_s = 0.0
@@ -75,12 +59,10 @@ class Budget:
         self._last_stream: tuple[int, torch.cuda.Stream] | None = None
         self._sampled = self._on_gpu
         self._is_preparing = self._will_prepare = False
+        self._own_s = 0.0
+        """On a CPU, of the present step."""
         self.total_own_s = self.total_s = 0.0
         self.num_steps = 0
-        self.norm_steps = 1
-        """Of so many steps one should read all gradients."""
-        self._with_norms: list[float] = []
-        self._without_norms: list[float] = []
 
     @property
     def stretch(self) -> float:
@@ -108,7 +90,7 @@ class Budget:
             self._charges.looked(part, idle=idle)
             if self._sampled and not idle:
                 self._clocks[part].end()
-        self._charges.on_host(part, time.perf_counter() - began)
+        self.took(part, time.perf_counter() - began)
 
     def _stream(self) -> torch.cuda.Stream:
         # Making the object takes as long as recording an event.
@@ -119,60 +101,47 @@ class Budget:
 
     def took(self, part: str, seconds: float, *, like: str | None = None) -> None:
         """Our work took so long, as somebody else has measured; it hides where the part `like` does, if any."""
-        self._charges.on_host(part, seconds, like=like)
+        if self._on_gpu:
+            self._charges.on_host(part, seconds, like=like)
+        else:
+            self._own_s += seconds
 
     def prepares_next(self) -> None:
         """In the next step something will be made that later ones use again."""
         self._will_prepare = True
 
-    def step(self, step_s: float, *, with_norms: bool) -> tuple[float, dict[str, float]]:
+    def step(self, step_s: float) -> tuple[float, dict[str, float]]:
         """A step of the training is over: the stretch from now on, and the series.
 
         Args:
             step_s: What it took, our part included.
-            with_norms: Whether all gradients were read in it.
         """
         for part, clock in self._clocks.items():
             for seconds in clock.finished():
                 self._charges.on_device(part, seconds)
-        own_s = self._charges.close()
+        host_s = own_s = self._own_s
+        if self._on_gpu:
+            own_s, host_s = self._charges.close(), self._charges.host_s
+        self._own_s = 0.0
         # Between two steps there may be an evaluation, a checkpoint or a debugger: not what a step costs.
         self._usual_s = step_s if not self.num_steps else min(step_s, 2 * self._usual_s)
         self.num_steps += 1
+        if self.num_steps == _CLOSE_STEPS and self._adaptive.floor_s != self._late_floor_s:
+            self._adaptive = replace(self._adaptive, floor_s=self._late_floor_s)
         is_preparing = self._is_preparing and self.num_steps <= _MOST_PREPARING_STEPS
         if self._is_limited and not is_preparing and self.num_steps > _PREPARING_STEPS:
-            if self._is_usual and self.num_steps == _CLOSE_STEPS:
-                self._adaptive = replace(self._adaptive, floor_share=_LATE_SHARE)
-                self._brisk = replace(self._brisk, floor_share=_LATE_SHARE)
-            adaptive = self._brisk if self._state.stretch >= _BRISK_STRETCH else self._adaptive
+            is_brisk = self._state.stretch >= _BRISK_STRETCH
+            adaptive = replace(self._adaptive, decay=_BRISK_DECAY) if is_brisk else self._adaptive
             self._state, _ = adaptive.step(self._state, own_s, self._usual_s)
-            if self._state.stretch >= _STRETCH_BEFORE_NORMS or self.norm_steps > 1:
-                (self._with_norms if with_norms else self._without_norms).append(own_s)
-                self._judge_norms()
         self._is_preparing, self._will_prepare = self._will_prepare, False
         self._sampled = self._on_gpu and self.num_steps % _SAMPLED_STEPS == 0
         self.total_own_s += own_s
         self.total_s += step_s
         stretch = self._state.stretch
-        series = {"monitor/time": own_s, "monitor/host": self._charges.host_s, "monitor/stretch": stretch}
+        series = {"monitor/time": own_s, "monitor/host": host_s, "monitor/stretch": stretch}
         if self._on_gpu:
             series["monitor/device"] = self._charges.device_s
         return stretch, series
-
-    def _judge_norms(self) -> None:
-        if len(self._with_norms) < _STEPS_WITH_NORMS:
-            return
-        if self._state.stretch < self._adaptive.max_stretch:
-            # Detail, which falls into some of the steps only, can still give way: what nearly every step costs counts.
-            share, others_s = _SHARE_WITH_NORMS, _lower_quartile(self._without_norms)
-        else:
-            share, others_s = self._adaptive.target, _mean_but_slowest(self._without_norms)
-        left_s = share * self._adaptive.allowed_s(self._state) - others_s
-        norms_s = _mean_but_slowest(self._with_norms) - others_s
-        num = math.ceil(norms_s / left_s) if left_s > 0 else _MOST_NORM_STEPS
-        # A power of two: processes that train together, and wait for each other, then look at the same steps mostly.
-        self.norm_steps = min(1 << (max(num, 1) - 1).bit_length(), _MOST_NORM_STEPS)
-        self._with_norms, self._without_norms = [], []
 
     def __str__(self) -> str:
         """One line for the end of a run."""
@@ -181,12 +150,3 @@ class Budget:
         share = self.total_own_s / self.total_s if self.total_s else 0.0
         own_ms = 1e3 * self.total_own_s / self.num_steps
         return f"{self.num_steps:,} steps; watching took {own_ms:.2f} ms a step, {share:.2%} of the time"
-
-
-def _mean_but_slowest(times_s: list[float]) -> float:
-    """A pause of the machine is forgiven; 0 where there are fewer than two."""
-    return statistics.fmean(sorted(times_s)[:-1]) if len(times_s) > 1 else 0.0
-
-
-def _lower_quartile(times_s: list[float]) -> float:
-    return sorted(times_s)[len(times_s) // 4] if times_s else 0.0

@@ -20,10 +20,11 @@ class Sweeps:
     def __init__(self) -> None:
         self._wanted = False
         self._next = 0
+        self.are_allowed = True
 
     def ask(self) -> None:
         """Somebody has become suspicious."""
-        self._wanted = True
+        self._wanted = self.are_allowed
 
     def asked(self, iteration: int) -> int:
         """Within how many steps everything is to be measured once: 0 where nothing is, or there was a sweep lately."""

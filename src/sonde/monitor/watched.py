@@ -1,6 +1,5 @@
 """A training that is being watched."""
 
-import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,26 +14,27 @@ from torch.optim import Optimizer
 from sonde.alerts.config import AlertsConfig
 from sonde.console.terminals import Wanted as Console
 from sonde.core.findings import Finding
-from sonde.core.records import Ending, Float64
+from sonde.core.records import Ending
 from sonde.core.tags import check_tag
 from sonde.monitor import ranks
-from sonde.monitor.assembly import Assembly, now
 from sonde.monitor.audience import Audience
-from sonde.monitor.cadences import ON_CPU, ON_GPU, Cadences, with_intervals
-from sonde.monitor.desk import Desk, plain
+from sonde.monitor.background import Background, Mailbox
 from sonde.monitor.guard import Guard
+from sonde.monitor.iteration import Iteration, plain
 from sonde.monitor.live import Live, Where
+from sonde.monitor.messages import EventMessage
 from sonde.monitor.notices import Notices
-from sonde.monitor.optimizers import Optimised, ParameterReader
-from sonde.monitor.pipeline import Pipeline
-from sonde.monitor.probing import Probing
-from sonde.monitor.schedule import Schedule
-from sonde.monitor.sheets import Key, Sheet
-from sonde.monitor.stepping import Stepping, share_between_ranks
+from sonde.monitor.optimizer_hooks import OptimizerHooks, share_between_ranks
+from sonde.monitor.probe_set import ProbeSet
+from sonde.monitor.recording import StepRecording
 from sonde.monitor.sweeps import Sweeps
-from sonde.monitor.transport import NOTHING, Delivery
 from sonde.probes import walks
-from sonde.probes.parameters import Watched, parameter_names
+from sonde.probes.batches import counts_of
+from sonde.probes.cadences import ON_CPU, ON_GPU, Cadences, with_intervals
+from sonde.probes.events import Events
+from sonde.probes.optimizers import WatchedOptimizer
+from sonde.probes.parameters import parameter_names
+from sonde.probes.schedule import Schedule
 from sonde.sinks.sink import Sink
 from sonde.store import endings
 from sonde.store.writer import Writer
@@ -83,16 +83,12 @@ class Watch:
         call: ranks.Call,
     ) -> None:
         self._writer, self._models, self._closed = writer, models, False
-        self._optimised = {id(optimizer): Optimised(name, optimizer) for name, optimizer in optimizers.items()}
         given = (p for o in optimizers.values() for group in o.param_groups for p in group["params"])
-        devices = (p.device for p in given if p.device.type != "meta")
-        device = next(devices, torch.device("cpu"))
-        cadence = cadence or with_intervals(ON_GPU if device.type == "cuda" else ON_CPU, intervals)
-        self._schedule, self._sweeps = Schedule(cadence), Sweeps()
-        self._relieve: Callable[[], None] = lambda: None
-        self._pipeline: Pipeline[Sheet] = Pipeline(self._consume, strict=strict, gather=lambda: self._relieve())
-        self._put: Callable[[Sheet, Delivery], None] = self._pipeline.put
-        self._notices = Notices(self._put_event, self._pipeline.fail)
+        device = next((p.device for p in given if p.device.type != "meta"), torch.device("cpu"))
+        on_gpu = device.type == "cuda"
+        cadence = cadence or with_intervals(ON_GPU if on_gpu else ON_CPU, intervals)
+        self._schedule, self._sweeps, self._mailbox = Schedule(cadence), Sweeps(), Mailbox()
+        self._notices = Notices(self._put_event, self._warn)
         self._guard = Guard(self._notices.fail, strict=strict)
         self._audience = Audience(
             writer,
@@ -105,19 +101,15 @@ class Watch:
             doctor=doctor,
             rules=rules,
             on_finding=on_finding,
-            on_alarm=self._look_closer,
+            on_alarm=self._sweeps.ask,
             problem=self._problem,
         )
-        self._assembly = Assembly(
-            self._audience.entrance,
-            list(optimizers),
-            histogram_steps=cadence.histograms.interval_steps,
-            micro=np.sum if micro == "sum" else np.mean,
-        )
+        self._recording = StepRecording(self._audience.entrance, micro=np.sum if micro == "sum" else np.mean)
+        self._background = Background(self._mailbox, self._recording, self._notices.problem, strict=strict)
         try:
-            self._begin(optimizers, device, call, share=budget, floor_s=floor_s)
+            self._begin(optimizers, device, cadence, call, share=budget, floor_s=floor_s)
         except BaseException:  # threads and the doctor's process would outlive it
-            self._pipeline.close(_CLOSE_HURRY_S)
+            self._background.close(_CLOSE_HURRY_S)
             self._audience.close(doctor_s=0.0, services_s=0.0)
             self._audience.leave()
             raise
@@ -126,50 +118,54 @@ class Watch:
         self,
         optimizers: Mapping[str, Optimizer],
         device: torch.device,
+        cadence: Cadences,
         call: ranks.Call,
         *,
         share: float,
         floor_s: float | None,
     ) -> None:
-        on_gpu, optimised, notices = device.type == "cuda", self._optimised, self._notices
+        notices = self._notices
 
         def names() -> dict[int, str]:
             return parameter_names(self._models)  # which are let go of at the end
 
-        reader = ParameterReader(
-            self._schedule,
-            on_gpu=on_gpu,
-            names=names,
-            not_measured=notices.not_measured,
+        watched = [
+            WatchedOptimizer(name, optimizer, cadence, device.type == "cuda", names, notices.not_measured)
+            for name, optimizer in optimizers.items()
+        ]
+        for one in watched:
+            one.refresh()
+        share_between_ranks(watched, call, cadence, notices)
+        # Where parameters are split, all ranks must measure the same at each step.
+        self._sweeps.are_allowed = all(one.sharing is None for one in watched)
+        self._events = Events(self._guard)
+        self._iteration = Iteration(
+            device, watched, self._schedule, self._mailbox, self._guard, share=share, floor_s=floor_s
         )
-        for one in optimised.values():
-            reader.refresh(one)
-        share_between_ranks(list(optimised.values()), call, self._schedule, notices)
-        self._desk = Desk(device, optimised, self._schedule, self._pipeline, notices, share=share, floor_s=floor_s)
-        self._put, self._relieve = self._desk.put, self._desk.relieve
-        self._stepping = Stepping(optimised, reader, self._desk, self._guard)
-        if on_gpu:
-            for one in optimised.values():
-                reader.warm_up(one)
-        make = functools.partial(
-            Probing,
-            optimizers=optimizers,
-            device=device,
-            schedule=self._schedule,
-            guard=self._guard,
-            not_measured=notices.not_measured,
-            parameters=self._parameters,
-            names=names,
-            say=notices.preflight,
-            event=self._put_event,
-        )
-        probing: Probing | None = None
+        self._hooks = OptimizerHooks(watched, self._events, self._iteration, self._guard, self._put_event)
+
+        def probes(models: Mapping[str, nn.Module]) -> ProbeSet:
+            return ProbeSet(
+                models,
+                optimizers,
+                watched,
+                device,
+                self._schedule,
+                self._events,
+                self._guard,
+                notices.not_measured,
+                names,
+                notices.preflight,
+                self._put_event,
+            )
+
+        made: ProbeSet | None = None
         with self._guard:
-            probing = make(self._walkable())
-        self._probing = probing or make({})  # whatever is odd about the models: their parameters are watched
-        self._stepping.attach(self._probing, self._put_event)
+            made = probes(self._walkable())
+        self._probes = made or probes({})  # whatever is odd about the models: their parameters are watched
+        self._hooks.attach()
         endings.watch(self)
-        self._probing.arm()
+        self._probes.arm()
 
     def _walkable(self) -> dict[str, nn.Module]:
         """The models whose modules can be watched; of the others it is said."""
@@ -181,12 +177,8 @@ class Watch:
                     self._notices.not_measured(f"{family}/*{f'@{name}.*' if name else ''}", reason)
         return {name: model for name, model in self._models.items() if troubles[name] is None}
 
-    def _consume(self, sheets: Sequence[tuple[Sheet, Float64]]) -> None:
-        try:
-            self._assembly.consume(sheets)
-        except Exception as error:
-            self._notices.problem(error)
-            raise
+    def _warn(self, error: Exception) -> None:
+        self._background.fail(error)
 
     def _problem(self, reason: str) -> None:
         """A sink or a channel does not work; on its own thread."""
@@ -194,14 +186,6 @@ class Watch:
             self._writer.event("monitor-problem", data={"reason": reason})
         else:
             self._notices.problem(reason)
-
-    def _parameters(self) -> Sequence[Watched]:
-        return [watched for optimised in self._optimised.values() for watched in optimised.watched]
-
-    def _look_closer(self) -> None:
-        """There is an alarm. Where parameters are split, all ranks must measure the same at each step."""
-        if all(optimised.sharing is None for optimised in self._optimised.values()):
-            self._sweeps.ask()
 
     @property
     def _live(self) -> Live | None:
@@ -234,43 +218,20 @@ class Watch:
         if num_steps := self._sweeps.asked(self._schedule.iteration):
             self._schedule.sweep(num_steps)
             self._put_event("sweep", {"num_steps": num_steps})
-        desk = self._desk
-        counts = {"samples": samples, "tokens": tokens}
-        if desk.rests and self._doze(loss, parts, counts):
-            return
-        is_capturing = desk.is_capturing
-        began = time.perf_counter() if is_capturing else desk.budget.begin("step")
-        with self._guard:
-            self._probing.pause()
-        sheet = desk.turn()
-        if not is_capturing:
-            self._stepping.read_replayed(sheet)
-        self._stepping.close_iteration(sheet)
+        iteration, events = self._iteration, self._events
+        began = iteration.begin("step")
+        events.tell(events.moment, "monitor")
+        if not iteration.is_capturing:
+            self._hooks.read_replayed()
+        steps = self._hooks.close_iteration()
         try:
+            events.tell(events.loss, loss)
             with self._guard:
-                self._probing.preflight.loss(loss)
-            with self._guard:
-                desk.note(sheet, Key("loss"), loss)
-                for name, part in (parts or {}).items():
-                    with self._guard:
-                        check_tag(f"loss/part@{name}")
-                        desk.note(sheet, Key("part", names=(name,)), part)
-            with self._guard:
-                desk.close(sheet, counts, self._probing, began, is_capturing=is_capturing)
+                counts = {"samples": samples, "tokens": tokens}
+                iteration.close(loss, parts or {}, counts, steps, self._probes, began)
+            events.tell(events.moment, "begin" if steps.applied or steps.skipped else "monitor-done")
         finally:
-            desk.left()
-
-    def _doze(self, loss: Any, parts: Mapping[str, Any] | None, counts: Mapping[str, int | None]) -> bool:
-        """Close an iteration that rests in a hurry, if that can be."""
-        desk, dozed = self._desk, False
-        with self._guard:
-            dozed = desk.doze(loss, parts, counts, self._probing)
-        if dozed:
-            with self._guard:
-                self._stepping.begin_iteration()
-                desk.wake()
-            desk.left()
-        return dozed
+            iteration.left()
 
     def data(self, batches: Iterable[T]) -> Iterator[T]:
         """The same batches, timed: how long each iteration waits for its data becomes `time/data`.
@@ -298,19 +259,21 @@ class Watch:
             waited_s: How long the training waited for it, in seconds.
             worked_s: How much of that its own thread made the batch, as it does without workers.
         """
-        desk = self._desk
-        desk.spent["time/data"] += waited_s
+        spent = self._iteration.spent
+        spent["time/data"] += waited_s
         if worked_s > 0 and not torch.cuda.is_initialized():  # type: ignore[no-untyped-call] # else a GPU is idle
-            desk.spent["time/data_work"] += worked_s
+            spent["time/data_work"] += worked_s
         if not self._closed:
-            began = desk.begin("data")
+            events = self._events
+            began = self._iteration.begin("data")
+            events.tell(events.waited, waited_s)
+            events.tell(events.moment, "monitor")
             with self._guard:
-                self._probing.waited(waited_s)
-                self._probing.pause()
-                desk.count(self._probing.batch(batch))
-            with self._guard:
-                self._probing.resume()
-            desk.end("data", began)
+                found = dict(zip(("samples", "tokens"), counts_of(batch), strict=True))
+                self._iteration.count({quantity: count for quantity, count in found.items() if count is not None})
+                events.tell(events.batch, batch, _targets(batch))
+            events.tell(events.moment, "monitor-done")
+            self._iteration.end("data", began)
 
     def charge(self, own_s: float) -> None:
         """Count so many seconds as watching: what an integration spends beside the calls that it makes here.
@@ -318,13 +281,12 @@ class Watch:
         They are part of what the end of the run says the watching took. No cadence can spare them, so none is stretched
         for them.
         """
-        self._desk.budget.total_own_s += max(own_s, 0.0)
+        self._iteration.budget.total_own_s += max(own_s, 0.0)
 
     def end_of_data(self) -> None:
         """The data have come to an end: what follows before the next step may be an evaluation. `data` calls it."""
         if not self._closed:
-            with self._guard:
-                self._probing.preflight.boundary()
+            self._events.tell(self._events.boundary)
 
     def not_measured(self, tag: str, reason: str) -> None:
         """Say, once for a tag or pattern of tags, that it cannot be measured, and why; rules that need it abstain."""
@@ -342,28 +304,27 @@ class Watch:
         """
         if self._closed:
             return
-        with self._guard:
-            self._probing.preflight.evaluated()
-            desk = self._desk
-            found: dict[str, float] = {}
-            sheet = Sheet(now(), row=("evaluation", found))
-            given = {**({} if loss is None else {"loss": loss}), **(metrics or {})}
-            for name, value in given.items():
-                with self._guard:
-                    check_tag(f"val/{name}")
-                    if isinstance(value, Tensor) and value.device == desk.device:  # nobody waits for it
-                        sheet.add(Key("value", names=(f"val/{name}",)), value.detach().double().mean())
-                    else:
-                        found[f"val/{name}"] = plain(value)
-            if given:
-                desk.put(sheet, desk.send(sheet, is_capturing=desk.is_capturing))
+        self._events.tell(self._events.evaluated)
+        here: dict[str, float] = {}
+        late: dict[str, Tensor] = {}
+        for name, value in {**({} if loss is None else {"loss": loss}), **(metrics or {})}.items():
+            with self._guard:
+                tag = f"val/{name}"
+                check_tag(tag)
+                if isinstance(value, Tensor) and value.device == self._iteration.device:  # nobody waits for it
+                    late[tag] = value.detach().double().mean()
+                else:
+                    here[tag] = plain(value)
+        if here or late:
+            with self._guard:
+                self._iteration.put_row("evaluation", here, late)
 
     def epoch(self) -> None:
         """An epoch is over: its number, length and speed become a row of the table `epoch`."""
         if not self._closed:
+            self._events.tell(self._events.boundary)
             with self._guard:
-                self._probing.preflight.boundary()
-                self._desk.end_epoch()
+                self._iteration.end_epoch()
 
     def burst(self, num_steps: int) -> None:
         """Measure everything at each of the next steps, whatever the cadences and the budget say.
@@ -377,32 +338,27 @@ class Watch:
         self._put_event("burst", {"num_steps": num_steps})
 
     def _put_event(self, kind: str, data: Mapping[str, Any]) -> None:
-        if self._pipeline.is_current_thread:  # found in the numbers of a step that is not the last of those that wait
-            self._assembly.event(kind, data)
+        background = getattr(self, "_background", None)
+        if background is None:  # nothing was recorded yet
+            self._mailbox.put(EventMessage(kind, dict(data)))
         else:
-            self._put(Sheet(now(), event=(kind, dict(data))), NOTHING)
+            background.event(kind, data)
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings so far, alarms first; those of the last steps come within half a second or so."""
         return self._audience.findings()
 
-    def _drain(self, timeout_s: float) -> None:
-        """Wait until all steps so far are consumed, no longer than this."""
-        with self._guard:
-            self._desk.flush()
-        self._pipeline.drain(timeout_s)
-
     # Checkpoints.
 
     def state_dict(self) -> dict[str, Any]:
         """All that a later session needs to go on without a jump, in plain numbers: put it into your checkpoint."""
-        self._drain(_CLOSE_S)  # where the device is behind; the training would wait for it as well
+        self._background.drain(_CLOSE_S)  # where the device is behind; the training would wait for it as well
         state, known = (None, 0) if self._live is None else self._live.state(_CHECKPOINT_S)
         return {
             "version": 1,
             "iteration": self._schedule.iteration,
-            "epoch": self._desk.epoch.number,
-            **self._assembly.state_dict(),
+            "epoch": self._iteration.epoch.number,
+            **self._recording.state_dict(),
             "doctor": state,
             "doctor_step": known,
         }
@@ -411,14 +367,14 @@ class Watch:
         """Go on from a checkpoint; where the run was ahead of it, a new branch begins."""
         if state.get("version") != 1:
             raise ValueError(f"`load_state_dict` reads version 1 of Sonde's state, got {state.get('version')!r}.")
-        self._drain(_CLOSE_S)
-        self._desk.restart(int(state.get("epoch", 0)))
+        self._background.drain(_CLOSE_S)
+        self._iteration.restart(int(state.get("epoch", 0)))
         self._schedule.resume(int(state["iteration"]))
-        self._assembly.load_state_dict(state)
-        self._audience.relay.branch(self._assembly.step + 1)
+        self._recording.load_state_dict(state)
+        self._audience.relay.branch(self._recording.last_step + 1)
         if self._live is not None:
-            self._live.restore(state.get("doctor"), self._assembly.step, known=state.get("doctor_step"))
-        self._stepping.resume()
+            self._live.restore(state.get("doctor"), self._recording.last_step, known=state.get("doctor_step"))
+        self._hooks.resume()
 
     # The end.
 
@@ -436,29 +392,26 @@ class Watch:
         if self._closed:
             return
         self._closed = True
-        self._stepping.leave()
-        self._probing.close()
+        self._hooks.leave()
+        self._probes.close()
         is_finished = ending is Ending.FINISHED
         patience_s = _CLOSE_S if is_finished else _CLOSE_HURRY_S
-        with self._guard:
-            self._desk.flush()
         try:
-            self._pipeline.close(patience_s)
+            self._background.close(patience_s)
         finally:
             services_s = _CLOSE_SERVICES_S if is_finished else _CLOSE_HURRY_S
             doctor_s = _CLOSE_DOCTOR_S if is_finished else _CLOSE_HURRY_S
             self._audience.close(doctor_s=doctor_s, services_s=services_s)
             self._writer.end(ending, reason)
             endings.unwatch(self)
-            self._desk.leave()
-            self._optimised.clear()
+            self._iteration.leave()
             self._models = {}
-            self._audience.leave(f"Sonde: {self.path}: {self._desk.budget}")
+            self._audience.leave(f"Sonde: {self.path}: {self._iteration.budget}")
 
     def forget(self) -> None:
         """After a fork: this process is not the one that trains."""
         self._closed = True
-        self._stepping.stop()
+        self._hooks.stop()
         self._audience.forget()
 
     def __enter__(self) -> "Watch":
@@ -471,6 +424,13 @@ class Watch:
             self.close()
             return
         ending, reason = endings.describe(kind, value)
-        self._drain(_CLOSE_HURRY_S)  # the steps that were made before it count
-        self._audience.relay.event("exception", step=self._assembly.step, data={"reason": reason})
+        self._background.drain(_CLOSE_HURRY_S)  # the steps that were made before it count
+        self._audience.relay.event("exception", step=self._recording.last_step, data={"reason": reason})
         self.end(ending, reason)
+
+
+def _targets(batch: Any) -> Any:
+    """The labels of a batch by the two customs there are: the second of a pair, or an entry with such a name."""
+    if isinstance(batch, Mapping):
+        return next((batch[name] for name in ("labels", "label", "targets", "target", "y") if name in batch), None)
+    return batch[1] if isinstance(batch, tuple | list) and len(batch) == 2 else None

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from sonde.core.frames import Columns
 from sonde.core.records import Float64
+from sonde.probes.events import Events
 from sonde.probes.inputs import CLASSES, EXTREMES, WHOLE, Statistic
 from sonde.probes.probe import Reading, Row
 from sonde.probes.roots import Roots
@@ -105,6 +106,10 @@ class Batches:
             self._rest = max(self._rest - 1, 0)
             if self._attached:
                 self._roots.attach(self._given, self._gave)
+
+    def listen(self, events: Events) -> None:
+        """Be told of batches, for their targets."""
+        events.batch.append(lambda _batch, targets: self.labels(targets))
 
     def labels(self, target: Any) -> None:
         """Look at the targets of this iteration; does nothing where it is not armed.

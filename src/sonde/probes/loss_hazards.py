@@ -90,15 +90,6 @@ class LossHazards:
     def _is_asked(self) -> bool:
         return bool(self._logarithm.of) and "probabilities-vanish" not in self._said
 
-    @property
-    def rests(self) -> bool:
-        """Whether the next iteration, which nobody else looks at, is none of its own."""
-        return not self._is_asked or (self._iteration + 1) % _EVERY != 0
-
-    def rest(self) -> None:
-        """An iteration that is not looked at begins."""
-        self._iteration += 1
-
     def _forwarded(self, _model: nn.Module, _args: Any, output: Any) -> None:
         found = first_tensor(output)
         if self._exponents is not None or found is None or found.grad_fn is None or not readable(found):

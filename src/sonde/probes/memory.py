@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from sonde.core.frames import MISSING, Columns
 from sonde.probes.allocators import allocated
+from sonde.probes.events import Events
 from sonde.probes.probe import Reading, Row
 
 _TENSORS = {
@@ -83,12 +84,16 @@ class Memory:
         self._armed, self._gradients, self._gradients_on_gpu = bool(slots), None, 0
         self._parameters = self._find_parameters() if slots else []
 
-    def mark(self, moment: str) -> None:
-        """A moment has come, as for `Phases`; gradients are counted at "optimizer-done", before they are set to None.
+    def listen(self, events: Events) -> None:
+        """Gradients are counted when an optimiser has made its step, before they are set to None.
 
-        Without it they are counted by `collect`, when there may be none left.
+        Otherwise they are counted by `collect`, when there may be none left.
         """
-        if self._armed and moment == "optimizer-done":
+        events.optimizer_left.append(self.stepped)
+
+    def stepped(self, _optimizer: Optimizer | None = None) -> None:
+        """An optimiser has made its step."""
+        if self._armed:
             self._count_gradients()
 
     def collect(self) -> Sequence[Reading]:

@@ -5,7 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 import torch
@@ -13,25 +13,11 @@ from torch import nn
 
 from sonde.core.frames import MISSING, Columns
 from sonde.core.records import Float64
+from sonde.probes.events import Events
 from sonde.probes.probe import Reading, Row
 from sonde.probes.roots import Roots
 from sonde.probes.seams import BACKWARD, CLIP_TOTAL, COLLECTIVES, GRAD, Backward, Gradient
 from sonde.probes.stopwatch import Stopwatch
-
-Moment = Literal[
-    "forward",
-    "forward-done",
-    "backward",
-    "backward-done",
-    "clip",
-    "clip-done",
-    "optimizer",
-    "optimizer-done",
-    "communication",
-    "communication-done",
-    "monitor",
-    "monitor-done",
-]
 
 _YIELDS = {
     "time/forward": "seconds in the forward passes of the iteration",
@@ -119,7 +105,7 @@ def _clock(device: torch.device) -> Clock:
 
 
 class _Mark(NamedTuple):
-    moment: Moment | Literal["begin", "data", "data-done", "end"]
+    moment: str
     stamp: Any
     own_s: float
     """What hooks of ours have taken on the host until then."""
@@ -199,19 +185,21 @@ class Phases:
             self._roots.attach(self._forward_starts, self._forward_ends)
             self._take("begin")
 
-    def begin(self) -> None:
-        """The armed iteration begins only now: what lies before belongs to none."""
-        if self._armed:
-            self._marks = []
-            self._take("begin")
+    def listen(self, events: Events) -> None:
+        """Be told of the moments of iterations, and of waits for data."""
+        events.moment.append(self.mark)
+        events.waited.append(self.waited)
 
-    def mark(self, moment: Moment) -> None:
+    def mark(self, moment: str) -> None:
         """A moment has come; does nothing in iterations that are not armed.
 
-        The monitor calls it from its hooks of the optimiser ("optimizer" where the step begins, "optimizer-done" where
-        it ends) and of a clip, and around its own work.
+        "begin": the armed iteration begins only now, and what lies before belongs to none. The others come from the
+        hooks of optimisers ("optimizer" where the step begins, "optimizer-done" where it ends) and of clips, and around
+        our own work.
         """
         if self._armed:
+            if moment == "begin":
+                self._marks = []
             self._take(moment)
 
     def waited(self, seconds: float) -> None:
@@ -286,7 +274,7 @@ class Phases:
         if self._armed and threading.get_ident() == self._thread:
             self._take("communication-done" if is_done else "communication")
 
-    def _take(self, moment: Moment | Literal["begin", "end"]) -> None:
+    def _take(self, moment: str) -> None:
         stamp = self._clock.stamp()
         if stamp is None:
             self._captured = self._was_captured = True

@@ -7,6 +7,7 @@ from typing import Any, final
 from torch import nn
 from torch.optim import Optimizer
 
+from sonde.probes.events import Events
 from sonde.probes.first_looks import FirstLooks
 from sonde.probes.hooks import Hooks, is_compiled
 from sonde.probes.loss_hazards import LossHazards
@@ -79,27 +80,25 @@ class Preflight:
         self._iteration = -1
         self.is_armed = self._stepped = False
         """Whether this iteration is looked at."""
-        self._rests_before = 0
-        """None is before this one."""
         self._clip_line: str | None = None
         self._clipped = self._said_clip = False
         self._pending: list[Reading] = []
 
-    @property
-    def yields(self) -> Mapping[str, str]:
-        """No tags come of it."""
-        return {}
+    def listen(self, events: Events) -> None:
+        """Be told of what happens in a training."""
+        events.batch.append(self.batch)
+        events.loss.append(self.loss)
+        events.optimizer_enters.append(self.before_optimizer)
+        events.optimizer_left.append(self.after_optimizer)
+        events.clip.append(self.clipped)
+        events.scaler_step.append(self.scaler_step)
+        events.boundary.append(self.boundary)
+        events.evaluated.append(self.evaluated)
 
-    @property
-    def num_slots(self) -> int:
-        """All is done together."""
-        return 1
-
-    def arm(self, slots: Sequence[int] = (0,)) -> None:
+    def arm(self) -> None:
         """An iteration begins. To be called at every one: which are looked at is decided here."""
         self._iteration += 1
         self.is_armed = self._is_looked_at(self._iteration)
-        self._rests_before = 0 if self.is_armed else self._next_look()
         self._stepped = self._clipped = False
         self._hazards.attach(is_armed=self.is_armed)
         if not self.is_armed:
@@ -116,26 +115,6 @@ class Preflight:
 
     def _is_looked_at(self, iteration: int) -> bool:
         return iteration < self._steps or iteration % self._glance_steps < _GLANCE_LENGTH
-
-    def _next_look(self) -> int:
-        """The first iteration after this one that is looked at."""
-        following = self._iteration + 1
-        return following if self._is_looked_at(following) else -(-following // self._glance_steps) * self._glance_steps
-
-    def rest(self) -> bool:
-        """An iteration that was not looked at is over, and another begins: `loss`, `collect` and `arm` in one.
-
-        Returns:
-            False where there is more to do than to count it: then nothing was done, and they are to be called.
-        """
-        is_idle = self._hooks.is_idle and not self._pending and self._hazards.rests
-        if not is_idle or self._iteration + 1 >= self._rests_before:
-            return False
-        self._iteration += 1
-        self._hazards.rest()
-        self._modes.mark()
-        self._stepped = self._clipped = False
-        return True
 
     def batch(self, x: Any, y: Any) -> None:
         """A batch on its way: inputs and targets, as far as they can be told apart."""

@@ -1,18 +1,24 @@
-"""What a probe is: something hooked into a training for single iterations, and the rows that come of it.
+"""What a probe is: something that listens to a training, and the rows that come of it.
 
-A probe has slots (blocks, matrices, or a single one). When an iteration of the training loop begins in which some of
-them have their turn, the monitor arms the probe with them; when the iteration is over it collects what was found. In
-between the probe may hook modules and note tensors; outside it is not there at all.
+A sampled probe has slots (blocks, matrices, or a single one). When an iteration of the training loop begins in which
+some of them have their turn, the monitor arms the probe with them; when the iteration is over it collects what was
+found. In between the probe may listen to modules and note tensors. A standing probe is there in every iteration.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import numpy as np
 from torch import Tensor
 
-from sonde.core.frames import Columns
+from sonde.core.frames import Columns, Float32
 from sonde.core.records import Float64
+from sonde.probes.events import Events
+
+STEP = "step"
+"""The table of the steps' own rows: what several probes give of it is one row."""
 
 
 @dataclass(slots=True)
@@ -27,9 +33,19 @@ class Row(NamedTuple):
     """Values of one table at one step, in the order of its columns."""
 
     columns: Columns
-    values: Float64
+    values: Float64 | Float32
     stamp: Stamp | None = None
     """Of an earlier iteration, where they belong to that; None for the present one."""
+
+
+@functools.lru_cache(maxsize=256)
+def _of_step(tags: tuple[str, ...]) -> Columns:
+    return Columns(STEP, tags)
+
+
+def step_row(values: Mapping[str, float]) -> Row:
+    """Numbers that belong into the step's own row, by their tags."""
+    return Row(_of_step(tuple(values)), np.fromiter(values.values(), np.float64, len(values)))
 
 
 class Reading(NamedTuple):
@@ -39,20 +55,41 @@ class Reading(NamedTuple):
         tensors: Small ones that nothing changes any more, of any floating-point or integer type and shape.
         report: Called in the background, in the order of steps, with all their numbers in one float64 vector.
         stamp: Where something was copied in this iteration that will be told in a later one.
+        optimizer: Whose step it is about: where that was withheld, nothing is reported. None where it is about none.
+        num_essential: So many of the tensors, from the first on, are what every step must have: where there is no room
+            for all, `report` gets the numbers of those alone.
     """
 
     tensors: Sequence[Tensor]
     report: Callable[[Float64], Iterable[Row]]
     stamp: Stamp | None = None
+    optimizer: str | None = None
+    num_essential: int = 0
 
 
-class Probe(Protocol):
-    """A family of measurements.
+class Standing(Protocol):
+    """A probe that listens in every iteration.
 
     Everything but `Reading.report` is called from the training thread, and never waits for the device (no `.item()`, no
     copy to the host), draws no random number, changes no tensor of the training and no module for longer than an
     iteration.
     """
+
+    def listen(self, events: Events) -> None:
+        """Begin to listen to what happens in the training."""
+
+    def collect(self) -> Sequence[Reading]:
+        """The iteration is over: what was found."""
+
+    def not_measured(self) -> Mapping[str, str]:
+        """What cannot be measured, as tags or patterns of tags, each with its reason; the same may be said again."""
+
+    def close(self) -> None:
+        """Let go of modules and tensors; also in the middle of an iteration."""
+
+
+class Probe(Protocol):
+    """A sampled family of measurements, bound by the same rules."""
 
     @property
     def yields(self) -> Mapping[str, str]:

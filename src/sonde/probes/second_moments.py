@@ -21,6 +21,7 @@ from sonde.core.records import Float64
 from sonde.kernels import TensorStats
 from sonde.kernels.columns import NUM_COLUMNS, Column, rms, zero_fraction
 from sonde.kernels.histograms import NUM_BINS, SHIFT, edges
+from sonde.probes.events import Events
 from sonde.probes.parameters import num_parameters, of_optimizer
 from sonde.probes.probe import Reading, Row
 from sonde.probes.settings import on_host
@@ -143,9 +144,9 @@ class SecondMoments:
     - `adam/zero_share@P`: the share of elements with v exactly 0 after a step: squares that underflow, or elements that
       never had a gradient (rows of an embedding).
 
-    An amsgrad step divides by the largest v so far, so that is v here. The monitor calls `before_step` between `arm`
-    and `collect`: the gradients are gone, or unscaled, afterwards. Slot s has the tensors s, s + num_slots, … of each
-    optimiser. A pass over g and one over v, on their device; t is read there where it is there.
+    An amsgrad step divides by the largest v so far, so that is v here. Gradients are read at the step: afterwards they
+    are gone, or unscaled. Slot s has the tensors s, s + num_slots, … of each optimiser.
+    A pass over g and one over v, on their device; t is read there where it is there.
 
     Not measured: sparse gradients, sharded tensors, states without `exp_avg_sq`, settings that are on a device.
 
@@ -202,12 +203,13 @@ class SecondMoments:
         self._armed = list(dict.fromkeys(slots))
         self._before.clear()
 
-    @torch.no_grad()
-    def before_step(self, optimizer: Optimizer) -> None:
-        """Read the gradients that an optimiser is about to use; of two steps in an iteration the later counts.
+    def listen(self, events: Events) -> None:
+        """Be told when the gradients of an optimiser are as it uses them."""
+        events.gradients.append(self.read_gradients)
 
-        Where a closure computes them inside of the step, to be called right after it.
-        """
+    @torch.no_grad()
+    def read_gradients(self, optimizer: Optimizer) -> None:
+        """Read the gradients that an optimiser uses; of two steps in an iteration the later counts."""
         followed = self._followed.get(id(optimizer))
         if followed is None or not self._armed:
             return

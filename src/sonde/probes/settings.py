@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from sonde.core.frames import Columns
 from sonde.core.records import Float64
+from sonde.probes.events import Events
 from sonde.probes.probe import Reading, Row
 
 _YIELDS = {
@@ -72,6 +73,15 @@ class Settings:
     def yields(self) -> Mapping[str, str]:
         """The tags that may come of it; behind `@` the group's place, after the optimiser's name where it has one."""
         return _YIELDS
+
+    def listen(self, events: Events) -> None:
+        """Be told of the steps of optimisers, and of states that are loaded."""
+        events.optimizer_enters.append(self.before_step)
+        events.optimizer_loaded.append(self.restored)
+
+    def not_measured(self) -> Mapping[str, str]:
+        """Nothing."""
+        return {}
 
     def before_step(self, optimizer: Optimizer) -> None:
         """An optimiser is about to make its step."""

@@ -1,6 +1,6 @@
 """An optimiser whose parameters are split over ranks: what is due, and what is found, is shared between them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -8,22 +8,19 @@ from torch.optim import Optimizer
 
 from sonde.kernels.histograms import NUM_BINS
 from sonde.kernels.merging import all_counts, norm_rows
-from sonde.monitor.cadences import Cadences
-from sonde.monitor.sheets import Key, Sheet
 from sonde.probes.agreement import Agreement
+from sonde.probes.cadences import Cadences
 from sonde.probes.exchange import Exchange, Section
+from sonde.probes.optimizer_numbers import NORMS, ROWS, Key, OptimizerNumbers, Part
 from sonde.probes.parameters import Watched
 from sonde.probes.shards import local_parts
 
-_ROWS = frozenset({"grad", "weight", "update", "extremes"})
-_NORMS = frozenset({"norm", "norm_clipped", "before"})
-
 
 class Sharing:
-    """Stands where the schedule and the sheet stand for other optimisers.
+    """Stands where the schedule and the numbers of other optimisers stand.
 
     It says what is due by what all ranks have agreed upon, takes the statistics of this rank's pieces, and, when the
-    step is over, puts those of the whole tensors on the sheet. Sketches of pieces do not add up: cosines and the
+    step is over, notes those of the whole tensors. Sketches of pieces do not add up: cosines and the
     trajectory are not measured.
 
     Args:
@@ -71,10 +68,6 @@ class Sharing:
         """Whether a family has its turn in the step that has begun."""
         return family != "cosines" and ahead == 0 and self._exchange.agreement.due(getattr(self.cadences, family))
 
-    def norms_due(self) -> bool:
-        """Always: the ranks wait for each other's anyway."""
-        return True
-
     def slots(self, family: str, num_slots: int) -> Sequence[int]:
         """Which slots have their turn."""
         # Histograms of weights would be a second message of thousands of numbers; those of gradients are one already.
@@ -85,20 +78,23 @@ class Sharing:
     def _plan(self, agreement: Agreement) -> Sequence[Section]:
         everything = range(len(self._names))
         layers = agreement.due(self.cadences.layers)
-        kinds = ["grad", "weight", "norm_clipped"] if layers else ["norm", "norm_clipped"]
-        sections = [Section((kind, None), everything) for kind in kinds]
+        parts = [Part.GRADIENTS, Part.WEIGHTS] if layers else [Part.NORMS]
+        sections = [Section((part, None), everything) for part in (*parts, Part.NORMS_APPLIED)]
         num = self._num_update_slots
         rotating = agreement.slots(self.cadences.rotating, num) if self.cadences.updates_rotate else range(0)
         for slot in range(num) if agreement.due(self.cadences.updates) else rotating:
             if members := everything[slot::num]:
                 number = slot if num > 1 else None
-                sections += [Section((kind, number), members) for kind in ("update", "before")]
+                sections += [Section((part, number), members) for part in (Part.UPDATES, Part.BEFORE)]
         for slot in agreement.slots(self.cadences.rotating, self._num_slots):
             if members := everything[slot :: self._num_slots]:
-                sections += [Section(("histogram", slot), members, NUM_BINS), Section(("extremes", slot), members)]
+                sections += [
+                    Section((Part.HISTOGRAM, slot), members, NUM_BINS),
+                    Section((Part.EXTREMES, slot), members),
+                ]
         return sections
 
-    # As a sheet.
+    # As the numbers of an optimiser.
 
     def begin(self) -> None:
         """A step begins, or soon will; once a step it does anything."""
@@ -107,39 +103,27 @@ class Sharing:
     def add(self, key: Key, tensor: Tensor) -> None:
         """Give what was found of this rank's pieces; what is not due on all ranks is dropped."""
         for section in self._exchange.sections:
-            if _parts(section) == (key.kind, key.slot):
+            if section.key == (key.part, key.slot):
                 places = [self._places[name] for name in key.names]
-                self._exchange.offer(section, places, self._as_sent(key.kind, places, tensor))
+                self._exchange.offer(section, places, self._as_sent(key.part, places, tensor))
 
-    def _as_sent(self, kind: str, places: Sequence[int], tensor: Tensor) -> Tensor:
-        if kind in _NORMS:
+    def _as_sent(self, part: Part, places: Sequence[int], tensor: Tensor) -> Tensor:
+        if part in NORMS:
             return norm_rows(tensor)
-        if kind in _ROWS:
+        if part in ROWS:
             return tensor
         return all_counts(tensor, [self._numels[place] for place in places])
 
     @torch.no_grad()
-    def finish(self, sheet: Sheet, optimizer: str) -> None:
+    def finish(self, numbers: OptimizerNumbers) -> None:
         """The step is over: exchange, and note down what is known of the whole tensors."""
         sections = self._exchange.sections
         found = self._exchange.finish()
         for section in sections:
-            kind, slot = _parts(section)
-            names = tuple(self._names[place] for place in section.members)
-            sheet.add(Key(kind, optimizer, names, slot), found[section.key])
+            assert isinstance(section.key, tuple)
+            part, slot = section.key
+            numbers.add(Key(part, tuple(self._names[place] for place in section.members), slot), found[section.key])
 
     def leave(self, optimizer: Optimizer, depth: int) -> None:
         """Watch no more, without leaving the other ranks waiting."""
         self._exchange.leave(optimizer, depth=depth)
-
-
-def _parts(section: Section) -> tuple[str, int | None]:
-    """A section's kind and slot, which are its key."""
-    key = section.key
-    assert isinstance(key, tuple)
-    return key[0], key[1]
-
-
-def offering(sheet: Sheet, sharing: Sharing | None) -> Callable[[Key, Tensor], None]:
-    """Where numbers go: on the sheet, or first to the other ranks."""
-    return sheet.add if sharing is None else sharing.add

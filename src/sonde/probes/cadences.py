@@ -5,19 +5,23 @@ from dataclasses import dataclass, fields, replace
 
 from sonde.core.cadences import Every, every
 
-# In the first iteration nothing is hooked (see `Probing.arm`).
+# In the first iteration nothing is hooked (see `ProbeSet.arm`).
 _FROM_SECOND = Every(100, offset=1)
 _TENTH = Every(10, offset=1)
 _RARE_UPDATES = Every(64, offset=5)  # copies of all weights at once take as much memory as the weights
 _EARLY = frozenset({"blocks", "batches"})
 _EARLY_INTERVAL = 25
+# However little time there is, each family is looked at once in so many steps: what is not looked at cannot be found.
+_LONGEST_STEPS = {"layers": 20, "inputs": 20, "updates": 100, "rotating": 100, "histograms": 1000, "spectra": 10_000}
+_LONGEST_OTHERWISE = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cadences:
     """When what is measured; the loss and the learning rate are at every step.
 
-    So are global norms, unless reading all gradients alone takes more than the budget (see `Budget`).
+    So are global norms. The others are made rarer where they take more than the budget, up to the interval that
+    `longest` says.
 
     Where a family rotates, each of its tensors or blocks has its turn once an interval, spread evenly over the steps.
 
@@ -59,6 +63,10 @@ class Cadences:
     def num_update_slots(self, *, on_gpu: bool) -> int:
         """In how many parts updates are measured; on a GPU each part has memory of its own for its copies."""
         return self.rotating.interval_steps if on_gpu or self.updates_rotate else 1
+
+    def longest(self, family: str) -> int:
+        """The steps between two measurements beyond which the budget does not stretch a family."""
+        return _LONGEST_STEPS.get(family, _LONGEST_OTHERWISE)
 
     def early(self, family: str) -> Every:
         """A family's cadence in the first steps."""

@@ -1,0 +1,153 @@
+"""From messages to frames, in the background and in order: counts steps, smooths the loss, writes rows."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from sonde.core import late_rows
+from sonde.core.frames import Columns, Float32, Frame
+from sonde.core.records import Float64, Recorder
+from sonde.monitor.messages import StepMessage
+from sonde.probes.probe import STEP, Row, Stamp
+from sonde.signals.ema import Ema, EmaState
+from sonde.signals.moments import Moments, MomentsState
+
+_MOST_STAMPS = 16  # one at a time is waited for
+_MOST_COLUMNS = 256  # what is in the row of a step may change at every step
+
+
+@final
+class StepRecording:
+    """Writes a watched training into a recorder.
+
+    Args:
+        recorder: Where frames and events go.
+        micro: Makes the loss of an accumulated step out of its micro-losses.
+    """
+
+    def __init__(self, recorder: Recorder, *, micro: Callable[[Sequence[float]], Any] = np.mean) -> None:
+        self._recorder, self._micro = recorder, micro
+        self.last_step = 0
+        self._micro_losses: list[float] = []
+        self._num_micro = self._num_skipped = 0
+        self._ema, self._moments = Ema(), Moments()
+        self._ema_state, self._moments_state = self._ema.init(1), self._moments.init(1)
+        self._stamps: deque[Stamp] = deque(maxlen=_MOST_STAMPS)
+        """The last ones that were given a step."""
+        self._columns: dict[Any, Columns] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the next session needs to go on without a jump."""
+        return {
+            "step": self.last_step,
+            "micro": self._num_micro,
+            "skipped": self._num_skipped,
+            "ema": [array.tolist() for array in self._ema_state],
+            "moments": [array.tolist() for array in self._moments_state],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where another session stopped."""
+        self.last_step, self._num_micro, self._num_skipped = state["step"], state["micro"], state["skipped"]
+        self._ema_state = EmaState(*(np.asarray(array) for array in state["ema"]))
+        self._moments_state = MomentsState(*(np.asarray(array) for array in state["moments"]))
+        self._micro_losses = []
+        for stamp in self._stamps:
+            stamp.step = None
+        self._stamps.clear()
+
+    def step(self, message: StepMessage, numbers: Float64) -> None:
+        """Take an iteration of the loop."""
+        self._micro_losses += message.losses(numbers)
+        withheld = message.withheld(numbers)  # a fused optimiser is called on an overflow as well, and does nothing
+        is_step = bool(message.applied - withheld)
+        if message.skipped or withheld:
+            if not is_step:
+                self._num_skipped += 1
+                self._micro_losses = []  # they belong to a step that never was
+            by = sorted(filter(None, message.skipped | withheld))
+            self.event("skipped-step", {"total": self._num_skipped, **({"optimizers": by} if by else {})})
+        elif not is_step:
+            self._num_micro += 1
+        self.last_step += is_step
+        for reading in message.readings:  # where the step was withheld, the weights are those of the last one
+            if reading.stamp is not None:
+                reading.stamp.step = self.last_step
+                self._stamps.append(reading.stamp)
+        if is_step:
+            self._record(message, numbers, withheld)
+
+    def _record(self, message: StepMessage, numbers: Float64, withheld: set[str]) -> None:
+        losses, self._micro_losses = self._micro_losses, []
+        of_step = {**self._of_losses(losses), **message.host}
+        rows: list[Row] = []
+        problem: Exception | None = None
+        for reading, own in message.reports(numbers):
+            if reading.optimizer not in withheld:
+                try:
+                    for found in reading.report(own):
+                        if found.columns.table == STEP:
+                            of_step.update(zip(found.columns.tags, found.values.tolist(), strict=True))
+                        else:
+                            rows.append(found)
+                except Exception as error:  # the other probes are not to blame
+                    problem = problem or error
+        self.row(STEP, of_step, message.time)
+        for loss in losses if len(losses) > 1 else ():
+            self.row("micro", {"loss/micro": loss}, message.time)
+        for row in rows:
+            self._write_row(row, message.time)
+        if problem is not None:
+            raise problem
+
+    def _of_losses(self, losses: Sequence[float]) -> dict[str, float]:
+        """The loss of a step and its moments, out of its micro-losses."""
+        if not losses:
+            return {}
+        with np.errstate(all="ignore"):  # losses may be anything: what comes of them is recorded, not warned about
+            loss = losses[0] if len(losses) == 1 else float(self._micro(losses))
+            self._ema_state, smooth = self._ema.step(self._ema_state, np.array([loss]))
+            self._moments_state, moments = self._moments.step(self._moments_state, np.array([loss]))
+        return {
+            "loss": loss,
+            "loss/ema": float(smooth[0]),
+            "loss/variance": float(moments.variance[0]),
+            "loss/skewness": float(moments.skewness[0]),
+            "loss/kurtosis": float(moments.kurtosis[0]),
+            "loss/num_micro": float(len(losses)),
+        }
+
+    def event(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Take an event that happened after the last step."""
+        self._recorder.event(kind, step=self.last_step, data=data)
+
+    def row(self, table: str, values: Mapping[str, float], when: float) -> None:
+        """Take a row that belongs to the last step."""
+        names = tuple(values)
+        columns = self._columns_of((table, names), lambda: Columns(table, names))
+        self._write(columns, self.last_step, when, np.fromiter(values.values(), np.float64, len(names)))
+
+    def _write_row(self, row: Row, when: float) -> None:
+        if row.stamp is None:
+            self._write(row.columns, self.last_step, when, row.values)
+        elif row.stamp.step is not None and row.stamp.step > 0:
+            of = row.columns
+            columns = self._columns_of(of, lambda: Columns(of.table, [*of.tags, late_rows.LAG], of.detail))
+            lag = self.last_step - row.stamp.step
+            self._write(columns, row.stamp.step, when, np.append(row.values, lag))
+
+    def _columns_of(self, key: Any, make: Callable[[], Columns]) -> Columns:
+        columns = self._columns.get(key)
+        if columns is None:
+            if len(self._columns) >= _MOST_COLUMNS:
+                self._columns.clear()
+            columns = self._columns[key] = make()
+        return columns
+
+    def _write(self, columns: Columns, step: int, when: float, numbers: Float64 | Float32) -> None:
+        with np.errstate(over="ignore"):
+            self._recorder.append(Frame(columns, step, when, numbers.astype(np.float32)))
+        time.sleep(0)  # the training gets the interpreter now, not when it has waited for it for 5 ms

@@ -1,0 +1,111 @@
+"""What was measured of an optimiser's parameters in one iteration: numbers that are still on their device."""
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sonde.core.records import Float64
+
+
+class Part(enum.Enum):
+    """What a vector of numbers is."""
+
+    GRADIENTS = "rows of statistics of gradients"
+    NORMS = "norms of gradients alone"
+    NORMS_APPLIED = "norms of gradients as the optimiser got them, where its clips do not tell"
+    CLIP = "the norm that a clip found"
+    SCALE = "the scale of a gradient scaler"
+    CLIP_SCALE = "the same, where gradients were read before it unscaled them"
+    GRAD_SCALE = "the scale that a fused optimiser divides by"
+    HISTOGRAM = "counts of gradients"
+    EXTREMES = "rows of the gradients of a histogram, where those of all are not there"
+    GRADIENT_PRODUCTS = "inner products of the sketches of two gradients that follow each other"
+    TRAJECTORY = "the sketch of all gradients together"
+    BEFORE = "norms of weights before an update"
+    UPDATES = "rows of updates"
+    WEIGHTS = "rows of weights"
+    WEIGHT_HISTOGRAM = "counts of weights"
+    UPDATE_PRODUCTS = "inner products of the sketches of two updates"
+
+
+ROWS = frozenset({Part.GRADIENTS, Part.EXTREMES, Part.UPDATES, Part.WEIGHTS})
+NORMS = frozenset({Part.NORMS, Part.NORMS_APPLIED, Part.BEFORE})
+# What every step must have. The rest may be left behind where there is no room.
+_ESSENTIAL = frozenset(
+    {Part.GRADIENTS, Part.NORMS, Part.NORMS_APPLIED, Part.CLIP, Part.SCALE, Part.CLIP_SCALE, Part.GRAD_SCALE}
+)
+_OF_GRADIENTS = frozenset(
+    {
+        Part.GRADIENTS,
+        Part.NORMS,
+        Part.HISTOGRAM,
+        Part.EXTREMES,
+        Part.GRADIENT_PRODUCTS,
+        Part.TRAJECTORY,
+        Part.CLIP,
+    }
+)
+
+
+class Key(NamedTuple):
+    """What a vector of numbers is, and the parameters it is about."""
+
+    part: Part
+    names: tuple[str, ...] = ()
+    slot: int | None = None
+    """Of the rotation, where only some parameters have their turn; of a clip its number."""
+
+
+class ClipNote(NamedTuple):
+    """One clipping of an optimiser's gradients; the norm that torch found is among the tensors, where it was one."""
+
+    limit: float
+    by_value: bool
+    names: frozenset[str] | None
+    """The parameters that were clipped, None where all were."""
+    dtype: torch.dtype = torch.float32
+    """Of that norm."""
+
+
+@dataclass(slots=True)
+class OptimizerNumbers:
+    """The numbers of one optimiser."""
+
+    tensors: dict[Key, Tensor] = field(default_factory=dict)
+    clips: list[ClipNote] = field(default_factory=list)
+    """How its gradients were clipped, in order."""
+    is_incomplete: bool = False
+    """Whether a gradient could not be read: a norm of the others would not be theirs."""
+    has_whole_updates: bool = False
+    """Whether the updates of all parameters were measured."""
+    infinite: dict[Key, frozenset[str]] = field(default_factory=dict)
+    """Of rows: the tensors that have infinite values and no NaN, where that is known (on a CPU)."""
+
+    def add(self, key: Key, tensor: Tensor) -> None:
+        """Note a tensor; it must not change before it is sent. Of two with one key the later counts."""
+        self.tensors[key] = tensor
+
+    def forget_gradients(self) -> None:
+        """What was read of the gradients is not what the optimiser will get: they have changed since."""
+        self.clips.clear()
+        self.tensors = {key: tensor for key, tensor in self.tensors.items() if key.part not in _OF_GRADIENTS}
+
+    def in_order(self) -> tuple[list[Key], list[Tensor], int]:
+        """Keys and tensors, what every step must have first, and how many of them that are."""
+        keys = sorted(self.tensors, key=lambda key: key.part not in _ESSENTIAL)
+        return keys, [self.tensors[key] for key in keys], sum(key.part in _ESSENTIAL for key in keys)
+
+
+def apart(keys: Sequence[Key], sizes: Sequence[int], numbers: Float64) -> Mapping[Key, Float64]:
+    """The numbers that came back, by what they are; those that were left behind are not among them."""
+    found: dict[Key, Float64] = {}
+    place = 0
+    for key, size in zip(keys, sizes, strict=True):
+        if place + size <= len(numbers):
+            found[key] = numbers[place : place + size]
+        place += size
+    return found

@@ -1,0 +1,332 @@
+"""From the numbers of an optimiser's step to rows, in the background and in the order of steps."""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sonde.core.frames import MISSING, Columns, Detail, Float32
+from sonde.core.records import Float64
+from sonde.kernels import sketches
+from sonde.kernels.columns import NUM_COLUMNS, Column, finite_norm, norm
+from sonde.kernels.histograms import NUM_BINS, NUM_COARSE, PERCENTS, coarse, percentiles
+from sonde.probes.lookup import Lookup
+from sonde.probes.optimizer_numbers import NORMS, ClipNote, Key, Part, apart
+from sonde.probes.probe import Row, step_row
+from sonde.probes.statistics import STATISTICS, tags, values
+from sonde.signals.trajectory import Trajectory
+
+_NAMED_STEPS = 10  # between two rows that name parameters that are not finite
+_SMALLEST = float(np.finfo(np.float32).tiny)
+_MOST_COLUMNS = 256  # which parameters have a gradient may change at every step (experts)
+
+
+class _Family(NamedTuple):
+    """What becomes of the rows of a part: the prefix of its tags, its table and its statistics."""
+
+    prefix: str
+    table: str
+    statistics: tuple[str, ...]
+
+
+_FAMILIES = {
+    Part.GRADIENTS: _Family("grad", "gradients", tuple(STATISTICS)),
+    Part.WEIGHTS: _Family("weight", "weights", tuple(STATISTICS)),
+    Part.UPDATES: _Family("update", "updates", ("norm", "rms", "mean", "std", "absmax")),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepNote:
+    """What the training thread noted of a step beside the numbers."""
+
+    keys: Sequence[Key]
+    sizes: Sequence[int]
+    iteration: int
+    clips: Sequence[ClipNote] = ()
+    is_incomplete: bool = False
+    has_whole_updates: bool = False
+    infinite: Mapping[Key, frozenset[str]] = field(default_factory=dict)
+
+
+class _Tensors(NamedTuple):
+    """The rows of a key, worked out."""
+
+    norms: Float64
+    """As measured."""
+    finite_norms: Float64
+    num_nonfinite: float
+    series: Float32
+
+
+@final
+class OptimizerReport:
+    """Undoes scaling and clipping, and tells what the numbers of one optimiser say.
+
+    Args:
+        name: Of the optimiser, empty where there is only one.
+        label: What its tables have behind their name, empty where there is only one.
+        histogram_steps: Steps between two histograms of a gradient that are kept whole.
+    """
+
+    def __init__(self, name: str, label: str, *, histogram_steps: int) -> None:
+        self._at = f"@{name}" if name else ""
+        self._label, self._histogram_steps = label, histogram_steps
+        self._trajectory = Trajectory()
+        self._trajectory_state = self._trajectory.init(sketches.SIZE)
+        self._weights: tuple[tuple[str, ...], Float64] = (), np.empty(0)
+        """Names and norms after the last step at which they were read."""
+        self._histogram_kept: dict[int | None, int] = {}
+        self._name_again = 0
+        self._lookup = Lookup()
+        self._columns: dict[Hashable, Columns] = {}
+
+    def __call__(self, note: StepNote, numbers: Float64) -> Iterator[Row]:
+        """The numbers of the step's own row, then the rows of tensors."""
+        step = _Step(note, dict(_whole(*item) for item in apart(note.keys, note.sizes, numbers).items()))
+        names, before, applied = step.gradient_norms()
+        yield step_row(self._scalars(step, names, before, applied))
+        has_rows = any(key.part is Part.GRADIENTS for key in step.found)
+        is_named_again = note.iteration >= self._name_again
+        if names and not note.is_incomplete and not has_rows and is_named_again and not np.isfinite(before).all():
+            # Where parameters have no turn at this step, the norms of all tell which of them are not finite.
+            self._name_again = note.iteration + _NAMED_STEPS
+            yield self._row("gradients", None, names, lambda: [f"grad/norm@{name}" for name in names], before, "norms")
+        for key, value in step.found.items():
+            if key.part in _FAMILIES:
+                yield self._layers(step, key, names, applied)
+            elif key.part in (Part.GRADIENT_PRODUCTS, Part.UPDATE_PRODUCTS):
+                yield self._cosines(step, key, value)
+            elif key.part in (Part.HISTOGRAM, Part.WEIGHT_HISTOGRAM):
+                yield from self._shapes(step, key, value)
+        if (weights := step.key(Part.WEIGHTS)) is not None:
+            self._weights = weights.names, step.tensors[weights].norms
+
+    def _scalars(self, step: "_Step", names: tuple[str, ...], before: Float64, applied: Float64) -> Mapping[str, float]:
+        """The numbers of the whole optimiser."""
+        note, at = step.note, self._at
+        row: dict[str, float] = {}
+        if (scale := step.number(Part.SCALE)) is not None:
+            row[f"amp/scale{at}"] = scale
+        if note.clips:
+            row[f"clip/limit{at}"] = note.clips[-1].limit
+            factors = [step.clip_factor(i) for i, clip in enumerate(note.clips) if not clip.by_value]
+            if factors:
+                row[f"clip/factor{at}"] = min(factors)
+        if names and not note.is_incomplete:
+            row[f"grad/norm{at}"] = together(before)
+            row[f"grad/norm_applied{at}"] = together(applied)
+        for key, value in step.found.items():
+            if key.part is Part.GRADIENTS and not note.is_incomplete:
+                row[f"grad/norm_finite{at}"] = together(step.tensors[key].finite_norms) / step.read_scale
+                row[f"grad/nonfinite{at}"] = step.tensors[key].num_nonfinite
+            elif key.part is Part.WEIGHTS:
+                row[f"weight/norm{at}"] = together(step.tensors[key].norms)
+            elif key.part is Part.GRADIENT_PRODUCTS:
+                row[f"grad/cosine{at}"] = float(_cosines(value.reshape(-1, 3).sum(0)))
+            elif key.part is Part.UPDATE_PRODUCTS:
+                row[f"update/cosine{at}"] = float(_cosines(value.reshape(-1, 3).sum(0)))
+            elif key.part is Part.TRAJECTORY:
+                last = self._trajectory_state
+                self._trajectory_state, out = self._trajectory.step(last, value)
+                if self._trajectory_state is not last and np.isfinite(out.dimension):  # else no number of this step
+                    row[f"grad/trajectory_dimension{at}"] = float(out.dimension)
+                    row[f"grad/trajectory_share{at}"] = float(out.share)
+        if note.has_whole_updates and (keys := [key for key in step.found if key.part is Part.UPDATES]):
+            update = together(np.concatenate([step.tensors[key].norms for key in keys]))
+            weight = together(np.concatenate([self._norms_before(step, key) for key in keys]))
+            row[f"update/norm{at}"] = update
+            row[f"update/ratio{at}"] = float(_ratios(np.array(update), np.array(weight)))
+        return row
+
+    def _norms_before(self, step: "_Step", key: Key) -> Float64:
+        """The norms of an update's parameters before the step; 0 where they are not known."""
+        norms = step.found.get(key._replace(part=Part.BEFORE))
+        if norms is not None:
+            return norms
+        names, norms = self._weights
+        return np.append(norms, 0.0)[self._lookup(key.names, names)]
+
+    def _layers(self, step: "_Step", key: Key, names: tuple[str, ...], applied: Float64) -> Row:
+        """The statistics of every tensor of a key."""
+        family, out = _FAMILIES[key.part], step.tensors[key].series
+        is_update = key.part is Part.UPDATES
+        if is_update:  # against the weights before them, and against the gradients that the optimiser got
+            gradients = np.append(applied, 0.0)[self._lookup(key.names, names)]
+            gradients = np.where(gradients < _SMALLEST, 0.0, gradients)  # a clip has made nothing of them
+            updates = step.tensors[key].norms
+            out = np.concatenate([out, _ratios(updates, self._norms_before(step, key)), _ratios(updates, gradients)])
+
+        def names_of() -> list[str]:
+            relative = [f"update/{what}@{name}" for what in ("ratio", "effective_lr") for name in key.names]
+            return tags(family.prefix, key.names, family.statistics) + (relative if is_update else [])
+
+        return self._row(family.table, key.slot, key.names, names_of, out)
+
+    def _cosines(self, step: "_Step", key: Key, value: Float64) -> Row:
+        products = value.reshape(-1, 3)
+        out = _cosines(products)
+        family = "grad" if key.part is Part.GRADIENT_PRODUCTS else "update"
+        weights = step.key(Part.WEIGHTS)
+        if family == "update" and weights is not None:
+            # Sketches of weights are in float32: the rounding of small changes is not a direction.
+            norms = step.tensors[weights].norms  # of the same names: both are read at once
+            out = np.where(np.sqrt(products[:, 1]) < 1e-6 * norms, MISSING, out)
+        return self._row(
+            f"{family}-cosines", key.slot, key.names, lambda: [f"{family}/cosine@{name}" for name in key.names], out
+        )
+
+    def _shapes(self, step: "_Step", key: Key, value: Float64) -> Iterator[Row]:
+        counts = value.reshape(-1, NUM_BINS).astype(np.int32)
+        family, factor = "weight", 1.0
+        if key.part is Part.HISTOGRAM:
+            family, factor = "grad", 1 / step.read_scale
+            quantiles = percentiles(counts, self._extremes(step, key)) * factor
+            names_of = lambda: [f"grad/p{q}@{name}" for name in key.names for q in PERCENTS]  # noqa: E731
+            yield self._row("percentiles", key.slot, key.names, names_of, quantiles.reshape(-1))
+            kept = self._histogram_kept.get(key.slot, step.note.iteration - self._histogram_steps)
+            if step.note.iteration - kept < self._histogram_steps:
+                return
+            self._histogram_kept[key.slot] = step.note.iteration
+        yield self._row(
+            f"{family}-histograms",
+            key.slot,
+            key.names,
+            lambda: [f"{family}/histogram@{name}" for name in key.names],
+            coarse(counts, factor).reshape(-1),
+            bins=NUM_COARSE,
+        )
+
+    def _extremes(self, step: "_Step", key: Key) -> Float64 | None:
+        """Rows of the tensors of a histogram: no percentile lies beyond their extremes."""
+        rows = step.found.get(key._replace(part=Part.EXTREMES))
+        if rows is not None:
+            return rows.reshape(-1, NUM_COLUMNS)
+        all_of = step.key(Part.GRADIENTS)
+        return None if all_of is None else step.found[all_of][self._lookup(key.names, all_of.names)]
+
+    def _row(
+        self,
+        table: str,
+        slot: int | None,
+        names: tuple[str, ...],
+        tags_of: Callable[[], Sequence[str]],
+        numbers: Float64 | Float32,
+        variant: str = "",
+        bins: int = 1,
+    ) -> Row:
+        key = table, slot, names, variant
+        columns = self._columns.get(key)
+        if columns is None:
+            if len(self._columns) >= _MOST_COLUMNS:
+                self._columns.clear()
+            label = "-".join(filter(None, [table, self._label, "" if slot is None else str(slot)]))
+            detail = Detail.LAYER if bins == 1 else Detail.DISTRIBUTION
+            # The names of a thousand layers are made once, not at every step.
+            columns = self._columns[key] = Columns(label, tags_of(), detail, bins)
+        return Row(columns, numbers)
+
+
+@final
+class _Step:
+    """The numbers of one step."""
+
+    def __init__(self, note: StepNote, found: Mapping[Key, Float64]) -> None:
+        self.note, self.found = note, found
+        self._scale = self.number(Part.GRAD_SCALE) or 1.0
+        """What gradients are multiplied by when the optimiser gets them: 1 but for fused ones under a scaler."""
+        clip_scale = self.number(Part.CLIP_SCALE) if note.clips else None
+        self.read_scale = self._scale if clip_scale is None else clip_scale
+        """What they were multiplied by when they were read: that of a clip, if there was one, which is more than 1
+        where nobody called `unscale_` before."""
+        self.tensors = {key: self._worked_out(key, rows) for key, rows in found.items() if key.part in _FAMILIES}
+
+    def key(self, part: Part) -> Key | None:
+        """The first key of a part, where there is one."""
+        return next((key for key in self.found if key.part is part), None)
+
+    def number(self, part: Part) -> float | None:
+        """The only number of a part."""
+        value = self.found.get(Key(part))
+        return None if value is None else float(value[0])
+
+    def _worked_out(self, key: Key, rows: Float64) -> _Tensors:
+        statistics = _FAMILIES[key.part].statistics
+        norms, finite_norms, num_nonfinite = norm(rows), finite_norm(rows), float(rows[:, Column.NONFINITE].sum())
+        if key.part is Part.GRADIENTS and self.read_scale != 1:
+            rows, factor = rows.copy(), 1 / self.read_scale
+            rows[:, [Column.MEAN, Column.MIN, Column.MAX]] *= factor
+            rows[:, Column.M2] *= factor**2
+        series = values(rows, statistics)
+        if infinite := self.note.infinite.get(key):
+            of_these = np.array([name in infinite for name in key.names])
+            norms[of_these] = np.inf
+            for statistic in ("norm", "rms"):
+                series[statistics.index(statistic) :: len(statistics)][of_these] = np.inf
+        return _Tensors(norms, finite_norms, num_nonfinite, series)
+
+    def gradient_norms(self) -> tuple[tuple[str, ...], Float64, Float64]:
+        """The parameters that had gradients, the norm of each before clipping, and as the optimiser got it."""
+        key = self.key(Part.GRADIENTS) or self.key(Part.NORMS)
+        if key is None:
+            return (), np.empty(0), np.empty(0)
+        norms = self.tensors[key].norms if key.part is Part.GRADIENTS else self.found[key]
+        before = applied = norms / self.read_scale
+        for i, clip in enumerate(self.note.clips):
+            if not clip.by_value:
+                applied = np.where(_members(clip, key.names), applied * self.clip_factor(i), applied)
+        measured = self.found.get(Key(Part.NORMS_APPLIED, key.names))
+        if measured is not None:  # something other than clips by norm came in between
+            applied = measured / self._scale
+        return key.names, before, applied
+
+    def clip_factor(self, place: int) -> float:
+        """What torch multiplied gradients by; NaN where that made them NaN, or where its norm is not known."""
+        clip, total = self.note.clips[place], self.found.get(Key(Part.CLIP, slot=place))
+        if total is None or not np.isfinite(total[0]):
+            return float("nan")
+        if clip.dtype.itemsize < torch.float32.itemsize:  # torch divides in the format of the norm
+            return min(1.0, float(clip.limit / (torch.tensor(total[0], dtype=clip.dtype, device="cpu") + 1e-6)))
+        return min(1.0, clip.limit / (float(total[0]) + 1e-6))
+
+
+def _whole(key: Key, value: Float64) -> tuple[Key, Float64]:
+    """Without the tensors that had no value on any rank; norms that travelled as rows, as norms."""
+    if not (key.part in _FAMILIES or key.part in NORMS) or value.size != NUM_COLUMNS * len(key.names):
+        return key, value
+    rows = value.reshape(-1, NUM_COLUMNS)
+    present = rows[:, Column.COUNT] + rows[:, Column.NONFINITE] > 0
+    if not np.all(present):
+        names = tuple(name for name, there in zip(key.names, present, strict=True) if there)
+        key, rows = key._replace(names=names), rows[present]
+    return key, rows if key.part in _FAMILIES else norm(rows)
+
+
+def _ratios(above: Float64, below: Float64) -> Float32:
+    """Their ratios; not measured where there is nothing below."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(below == 0, MISSING, above / below).astype(np.float32)
+
+
+def _cosines(products: Float64) -> Float64:
+    """From inner products (now·before, now·now, before·before); not measured where one of the two is zero."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = np.sqrt(products[..., 1]) * np.sqrt(products[..., 2])
+        return np.where(size > 0, np.clip(products[..., 0] / size, -1.0, 1.0), MISSING)
+
+
+def together(norms: Float64) -> float:
+    """The norm of all tensors; NaN where one is, else infinite where one is. Squares stay in range."""
+    largest = float(np.max(norms, initial=0.0))
+    if largest == 0 or not np.isfinite(largest):
+        return largest
+    return largest * float(np.sqrt(np.sum((norms / largest) ** 2)))
+
+
+def _members(clip: ClipNote, names: Sequence[str]) -> npt.NDArray[np.bool_]:
+    if clip.names is None:
+        return np.ones(len(names), np.bool_)
+    return np.fromiter((name in clip.names for name in names), np.bool_, len(names))

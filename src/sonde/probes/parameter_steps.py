@@ -1,0 +1,147 @@
+"""The probe of gradients, weights and updates: listens to the steps of all optimisers."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from sonde.probes.events import Events
+from sonde.probes.gradients import Gradients
+from sonde.probes.optimizer_numbers import Key, Part
+from sonde.probes.optimizer_report import OptimizerReport, StepNote
+from sonde.probes.optimizers import WatchedOptimizer
+from sonde.probes.probe import Reading
+from sonde.probes.schedule import Schedule
+from sonde.probes.seams import Clip, ScalerStep
+from sonde.probes.weights import Weights
+
+
+class _Followed:
+    """One optimiser."""
+
+    def __init__(self, watched: WatchedOptimizer, schedule: Schedule, label: str) -> None:
+        self.watched = watched
+        self.gradients, self.weights = Gradients(watched, schedule), Weights(watched, schedule)
+        self.report = OptimizerReport(watched.name, label, histogram_steps=watched.cadences.histograms.interval_steps)
+
+    def refresh(self) -> None:
+        if self.watched.refresh():
+            self.gradients.refreshed()
+            self.weights.refreshed()
+
+
+class ParameterSteps:
+    """Measures gradients, weights and updates of all parameters around the steps of their optimisers.
+
+    Args:
+        watched: The optimisers.
+        schedule: What has its turn.
+    """
+
+    def __init__(self, watched: Sequence[WatchedOptimizer], schedule: Schedule) -> None:
+        labels = _labels([one.name for one in watched])
+        self._schedule = schedule
+        self._followed = {id(one.optimizer): _Followed(one, schedule, labels[one.name]) for one in watched}
+        for one in watched:
+            if one.on_gpu:
+                self._followed[id(one.optimizer)].weights.warm_up()
+
+    def listen(self, events: Events) -> None:
+        """Begin to listen."""
+        events.optimizer_enters.append(self._enters)
+        events.gradients.append(self._gradients)
+        events.optimizer_left.append(self._left)
+        events.clip.append(self._clip)
+        events.scaler_step.append(self._scaler_step)
+
+    @torch.no_grad()
+    def _enters(self, optimizer: Optimizer) -> None:
+        followed = self._followed[id(optimizer)]
+        followed.refresh()
+        watched = followed.watched
+        grad_scale = getattr(optimizer, "grad_scale", None)  # a gradient scaler sets it on a fused optimiser
+        if isinstance(grad_scale, Tensor):
+            watched.numbers.add(Key(Part.GRAD_SCALE), grad_scale.detach().clone())  # which changes it in place
+        if watched.sharing is not None:
+            watched.sharing.begin()
+        if not watched.is_blind:
+            followed.weights.copy()
+
+    @torch.no_grad()
+    def _gradients(self, optimizer: Optimizer) -> None:
+        followed = self._followed[id(optimizer)]
+        if not followed.watched.is_blind:
+            followed.gradients.use()
+
+    @torch.no_grad()
+    def _left(self, optimizer: Optimizer) -> None:
+        followed = self._followed[id(optimizer)]
+        watched = followed.watched
+        try:
+            if not watched.is_blind:
+                followed.weights.read()
+        finally:
+            followed.gradients.let_go()
+            if watched.sharing is not None:  # the other ranks wait for us, whatever went wrong
+                watched.sharing.finish(watched.numbers)
+
+    @torch.no_grad()
+    def _clip(self, clip: Clip) -> None:
+        for followed in self._followed.values():
+            followed.refresh()
+            if not followed.watched.is_blind:
+                followed.gradients.clip(clip)
+
+    def _scaler_step(self, event: ScalerStep) -> None:
+        followed = self._followed.get(id(event.optimizer))
+        if followed is not None and event.scale is not None:
+            scale = event.scale.detach().clone()
+            followed.watched.numbers.add(Key(Part.SCALE), scale)
+            if event.unscaled_here:
+                followed.watched.numbers.add(Key(Part.CLIP_SCALE), scale)
+
+    def collect(self) -> Sequence[Reading]:
+        """A reading for each optimiser that has numbers."""
+        return [reading for followed in self._followed.values() if (reading := self._reading(followed)) is not None]
+
+    def _reading(self, followed: _Followed) -> Reading | None:
+        numbers = followed.watched.take()
+        followed.gradients.begin()
+        followed.weights.begin()
+        if not (numbers.tensors or numbers.clips):
+            return None
+        keys, tensors, num_essential = numbers.in_order()
+        note = StepNote(
+            keys=keys,
+            sizes=[tensor.numel() for tensor in tensors],
+            iteration=self._schedule.iteration,
+            clips=numbers.clips,
+            is_incomplete=numbers.is_incomplete,
+            has_whole_updates=numbers.has_whole_updates,
+            infinite=numbers.infinite,
+        )
+        return Reading(
+            tensors, partial(followed.report, note), optimizer=followed.watched.name, num_essential=num_essential
+        )
+
+    def not_measured(self) -> Mapping[str, str]:
+        """Said where it is found."""
+        return {}
+
+    def close(self) -> None:
+        """Let go of the optimisers."""
+        self._followed.clear()
+
+
+def _labels(optimizers: Sequence[str]) -> dict[str, str]:
+    """A part of a table's name for each optimiser: its own as far as that is allowed, its number where it is not."""
+    plain = {name: re.sub(r"[^a-z0-9_-]", "-", name.lower())[:32] for name in optimizers}
+    times = Counter(plain.values())
+    return {
+        name: label if times[label] == 1 and label == name.lower() else f"{i}-{label}"[:40]
+        for i, (name, label) in enumerate(plain.items())
+    }
