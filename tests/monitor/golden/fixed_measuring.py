@@ -53,7 +53,7 @@ def reference_norms(tensors: Sequence[Tensor]) -> Tensor:
     """L2 norms in float64, one a tensor; NaN and infinite as they come."""
     rows = np.stack([reference.row(tensor).numpy() for tensor in tensors])
     norms = finite_norm(rows)
-    for i in np.flatnonzero(rows[:, Column.NONFINITE]):
+    for i in np.flatnonzero(rows[:, Column.NONFINITE]).tolist():
         norms[i] = float("nan") if reference.values(tensors[i]).isnan().any() else float("inf")
     return torch.from_numpy(norms)
 

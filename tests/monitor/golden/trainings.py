@@ -192,7 +192,8 @@ def scaler(run: Path) -> None:
             with torch.autocast("cpu", torch.bfloat16):
                 loss = functional.cross_entropy(net(x), y)
             optimizer.zero_grad()
-            scaler.scale(loss * (math.inf if number in (9, 17) else 1.0)).backward()
+            scaled: Any = scaler.scale(loss * (math.inf if number in (9, 17) else 1.0))
+            scaled.backward()
             if number % 2:
                 scaler.unscale_(optimizer)
                 torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
@@ -230,7 +231,7 @@ def gan(run: Path) -> None:
 def lbfgs(run: Path) -> None:
     """Gradients that come into being inside of a step."""
     net = _mlp(act=nn.Tanh)
-    optimizer = torch.optim.LBFGS(net.parameters(), lr=0.2, max_iter=3)
+    optimizer: Any = torch.optim.LBFGS(net.parameters(), lr=0.2, max_iter=3)
     with _watching(net, optimizer, run, cadence=EVERY_STEP) as watched:
         for x, y in _batches(20):
 
@@ -629,7 +630,7 @@ def many_tensors(run: Path) -> None:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            watched.step(float(loss))
+            watched.step(loss.item())
 
 
 def _from_the_same_seed(training: Callable[[Path], None]) -> Callable[[Path], None]:
