@@ -1,6 +1,7 @@
 """All that a training has recorded, as plain JSON in which two recordings are compared bit for bit."""
 
 import json
+import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -11,8 +12,8 @@ import numpy as np
 
 import sonde
 
+from . import trainings
 from .fixed_measuring import fixed_measuring
-from .trainings import LEFT_OUT_RULES
 
 Rows = dict[str, Any]
 """`series`: by tag (and branch, where that is not the last) steps and bits of values; `tables`: by tag, where it is;
@@ -23,6 +24,7 @@ LEFT_OUT = ("time/", "throughput/", "epoch/time", "host/", "monitor/", "memory/"
 KEPT = ("memory/parameters", "memory/gradients", "memory/optimizer", "memory/buffers")
 """… but for these, which are bytes of the training's own tensors."""
 _MOST_LINES = 40
+_LINE = re.compile(r"trainings\.py:(\d+)")
 
 
 def record(training: Callable[[Path], None]) -> Rows:
@@ -61,11 +63,18 @@ def read(run: Path) -> Rows:
         "histograms": histograms,
         "tables": {tag: sorted(names) for tag, names in sorted(tables.items())},
         "events": [{"kind": event.kind, "step": event.step, "data": event.data} for event in stored.events()],
-        "findings": [finding.to_json() for finding in sonde.diagnose(run, profile=LEFT_OUT_RULES).findings],
+        "findings": [finding.to_json() for finding in sonde.diagnose(run, profile=trainings.LEFT_OUT_RULES).findings],
         "problems": stored.problems,
     }
-    plain: Rows = json.loads(json.dumps(rows))
+    plain: Rows = json.loads(_LINE.sub(_text_of_line, json.dumps(rows)))
     return plain
+
+
+def _text_of_line(number: re.Match[str]) -> str:
+    """What stands in a line of the trainings: its number changes with every line above it."""
+    assert trainings.__file__ is not None
+    lines = Path(trainings.__file__).read_text().splitlines()
+    return "trainings.py: " + json.dumps(lines[int(number[1]) - 1].strip())[1:-1]
 
 
 def _is_compared(tag: str) -> bool:
