@@ -17,8 +17,8 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from sonde.core.cadences import Every, every
-from sonde.monitor.cadences import ON_CPU, ON_GPU, Cadences
 from sonde.monitor.watch import Watch, watch
+from sonde.probes.cadences import ON_CPU, ON_GPU, Cadences
 
 EVERY_STEP = Cadences(
     layers=every(1),
