@@ -140,6 +140,11 @@ def tensor_stats(
     return TensorStats(tensors, ids=ids)(tensors, histogram=histogram, sketch=sketch)
 
 
+def trouble_on(device: torch.device) -> str | None:
+    """Why the statistics of a device's tensors are not measured by a kernel made for it; None where they are."""
+    return _choose(device)[1]
+
+
 def steps_of(parameters: Sequence[Tensor], num_slots: int) -> "TritonSteps | None":
     """What measures around the steps of an optimiser with few launches, on the current stream (see `TritonSteps`).
 

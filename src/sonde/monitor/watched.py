@@ -17,6 +17,7 @@ from sonde.console.terminals import Wanted as Console
 from sonde.core.findings import Finding
 from sonde.core.records import Ending, Float64
 from sonde.core.tags import check_tag
+from sonde.kernels.dispatch import trouble_on
 from sonde.monitor import ranks
 from sonde.monitor.assembly import Assembly, now
 from sonde.monitor.audience import Audience
@@ -144,6 +145,9 @@ class Watch:
         )
         for one in optimised.values():
             reader.refresh(one)
+        if (trouble := trouble_on(device)) is not None:
+            _log.warning("watching costs more than it should: %s", trouble)
+            notices.problem(f"watching costs more than it should: {trouble}")
         share_between_ranks(list(optimised.values()), call, self._schedule, notices)
         self._desk = Desk(device, optimised, self._schedule, self._pipeline, notices, share=share, floor_s=floor_s)
         self._put, self._relieve = self._desk.put, self._desk.relieve
