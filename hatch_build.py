@@ -17,14 +17,17 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-try:
+if not TYPE_CHECKING and importlib.util.find_spec("hatchling"):
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-except ImportError:  # compiled in place, where nothing is built
+else:  # compiled in place, where no wheel is built
 
-    class BuildHookInterface:  # type: ignore[no-redef]
-        pass
+    class BuildHookInterface:
+        """What is used of hatchling's."""
+
+        target_name: str
+        app: Any
 
 
 PLACE = Path("kernels", "native")
@@ -47,7 +50,7 @@ class CustomBuildHook(BuildHookInterface):
     """Puts the library into the wheel, or beside its source for an editable install."""
 
     def dependencies(self) -> list[str]:
-        """ziglang where nothing else compiles."""
+        """A compiler in a wheel, where nothing else compiles."""
         if _is_left_out() or self.target_name != "wheel" or not (_target() or own_compiler() is None):
             return []
         return [ZIG] if platform.machine() in ZIG_MACHINES.get(platform.system(), ()) else []

@@ -13,11 +13,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kernels.agreement import assert_agrees
 from torch import Tensor
 
 from sonde.core.optional import available
 from sonde.kernels import Column, Stats, TensorStats, reference
-from tests.kernels.agreement import assert_agrees
 
 NAN, INF = float("nan"), float("inf")
 

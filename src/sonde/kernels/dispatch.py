@@ -37,8 +37,8 @@ class TensorStats:
     """Statistics of all tensors of a list in one pass over each, prepared once for their shapes.
 
     On a GPU a call launches a few Triton kernels and returns; it neither waits for the device nor allocates host
-    memory. On a CPU it is one call of C, which lets the interpreter go. Neither touches the tensors, autograd or any random
-    state. Calls of one object belong on one CUDA stream: it prepares anew where the stream changed.
+    memory. On a CPU it is one call of C, which lets the interpreter go. Neither touches the tensors, autograd or any
+    random state. Calls of one object belong on one CUDA stream: it prepares anew where the stream changed.
 
     The statistics are right to 1e-5 relative for magnitudes from 1e-38 to 1e38 and means far above the spread; counts,
     extremes and histograms are exact. Differences are rounded to float32; those of float64 tensors to float64, whose

@@ -7,16 +7,17 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import hatch_build
 import numpy as np
 import pytest
 import torch
+from tests.kernels.agreement import assert_agrees
 from torch import Tensor
 
-import hatch_build
 from sonde.kernels import Stats, reference, sketches
 from sonde.kernels.native import library
-from tests.kernels.agreement import assert_agrees
 
 DRIVER = Path(__file__).with_name("driver.c")
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
@@ -34,7 +35,7 @@ class Driver:
         self, new: Sequence[Tensor], old: Sequence[Tensor] | None, *, offsets: Sequence[int], threads: int = 1
     ) -> Stats:
         num = len(new)
-        request = [np.array([num, old is not None, threads], np.int64)]
+        request: list[np.ndarray[Any, Any]] = [np.array([num, old is not None, threads], np.int64)]
         request += [np.array([t.numel() for t in new], np.int64), np.array(offsets, np.int64)]
         request += [np.array([DTYPES.index(t.dtype) for t in new], np.int32), sketches.seeds(range(num))]
         for i, tensor in enumerate(new):

@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hatch_build
 import pytest
 
-import hatch_build
 from sonde.kernels.native import library
 
 

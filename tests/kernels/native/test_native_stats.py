@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kernels.agreement import assert_agrees
 from torch import Tensor
 
 from sonde.kernels import Column, Stats, TensorStats, reference
@@ -19,7 +20,6 @@ from sonde.kernels.layouts import Layouts
 from sonde.kernels.native import library
 from sonde.kernels.native.native_stats import NativeStats
 from sonde.probes.norms import Norms
-from tests.kernels.agreement import assert_agrees
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 LEVELS = ["baseline", "x86-64-v3"]
@@ -198,7 +198,7 @@ class Wrapper(Tensor):
 
     @staticmethod
     def __new__(cls, size: int) -> "Wrapper":
-        return Tensor._make_wrapper_subclass(cls, (size,))  # type: ignore[attr-defined, no-any-return]
+        return Tensor._make_wrapper_subclass(cls, (size,))
 
     def __torch_dispatch__(self, *_: object) -> None:
         raise NotImplementedError

@@ -3,7 +3,7 @@
 import ctypes
 import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,14 +11,14 @@ SOURCE = Path(__file__).with_name("statistics.c")
 LIBRARY = Path(__file__).with_name("statistics.so")
 
 # The number of tensors; addresses, sizes, types and seeds; rows, norms, histograms and sketches; threads.
-_ARGUMENTS = [ctypes.c_int64, *[ctypes.c_void_p] * 9, ctypes.c_int64]
+_ARGUMENTS = (ctypes.c_int64, *(ctypes.c_void_p,) * 9, ctypes.c_int64)
 _AGAIN = "install Sonde again where there is a C compiler (cc), or ziglang from the package index"
 
 
 class Loaded(NamedTuple):
     """What came of loading: the entry for each level of instructions that this machine has, the best one last."""
 
-    entries: dict[str, Callable[..., int]]
+    entries: Mapping[str, Callable[..., int]]
     trouble: str | None = None
     """Why there is none."""
 
