@@ -32,7 +32,7 @@ else:  # compiled in place, where no wheel is built
 
 PLACE = Path("kernels", "native")
 SOURCE = Path(__file__).parent / "src" / "sonde" / PLACE / "statistics.c"
-LIBRARY = SOURCE.with_suffix(".so")
+LIBRARY = SOURCE.with_suffix(".library.so")  # two dots: what lists modules takes it for none
 
 ZIG = "ziglang>=0.13"
 # Machines that ziglang has wheels for. A requirement that cannot be had would end the installation.
@@ -135,7 +135,7 @@ def _compile(compiler: list[str], library: Path, for_x86: bool, extra: Sequence[
         ):
             subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **own}, timeout=600)
         # In one step: a training that has the old one open keeps it.
-        waiting = library.with_suffix(f".{os.getpid()}")
+        waiting = library.with_suffix(f".so-{os.getpid()}")
         shutil.copyfile(finished, waiting)
         waiting.replace(library)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = Path(__file__).with_name("statistics.c")
-LIBRARY = Path(__file__).with_name("statistics.so")
+LIBRARY = SOURCE.with_suffix(".library.so")
 
 # The number of tensors; addresses, sizes, types and seeds; rows, norms, histograms and sketches; threads.
 _ARGUMENTS = (ctypes.c_int64, *(ctypes.c_void_p,) * 9, ctypes.c_int64)
