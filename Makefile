@@ -1,11 +1,12 @@
-# Chores. `make demo` and `make test` need nothing but Python 3.11+ (with venv) and a package index.
+# Chores. `make demo` and `make test` need nothing but Python 3.11+ (with venv) and a package index; where no C compiler is
+# found, one comes from there.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test test-gpu lint format bench bench-faults clean
 
-$(VENV)/ready: pyproject.toml constraints.txt
+$(VENV)/ready: pyproject.toml constraints.txt hatch_build.py src/sonde/kernels/native/statistics.c
 	$(PYTHON) -c 'import sys; sys.exit("Sonde needs Python 3.11 or newer; run: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip

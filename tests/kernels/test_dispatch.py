@@ -19,7 +19,7 @@ def test_one_call_measures_tensors_of_mixed_dtypes_in_their_order() -> None:
 
 def test_a_prepared_object_measures_fresh_tensors() -> None:
     stats = TensorStats([torch.zeros(3, 4)])
-    assert (stats.path, stats.reason) == ("cpu", None)
+    assert (stats.path, stats.reason) == ("native", None)
     for value in (1.0, 2.0):
         rows = stats([torch.full((3, 4), value)]).rows.numpy()
         assert columns.norm(rows).tolist() == pytest.approx([value * 12**0.5])
@@ -86,7 +86,7 @@ def test_a_tensor_that_comes_with_other_strides_is_numbered_as_before() -> None:
     assert torch.equal(first, second)
 
 
-def test_the_fallback_without_triton_agrees_with_the_cpu_path() -> None:
+def test_the_fallback_without_triton_agrees_with_the_native_path() -> None:
     tensors = [torch.randn(500), torch.empty(0), torch.randn(3, 4).T, torch.randn(9, dtype=torch.complex64)]
     old = [tensor + 1 for tensor in tensors]
     plain, fast = PlainStats(Layouts(tensors), range(4)), TensorStats(tensors)

@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kernels.agreement import assert_agrees
 from torch import Tensor
 
 from sonde.core.optional import available
@@ -112,7 +113,7 @@ def interpreted() -> Iterator[Interpreted]:
     path.close()
 
 
-@pytest.fixture(params=["cpu", "interpreted", pytest.param("triton", marks=pytest.mark.gpu)])
+@pytest.fixture(params=["native", "interpreted", pytest.param("triton", marks=pytest.mark.gpu)])
 def measure(request: pytest.FixtureRequest) -> Measure:
     if request.param == "interpreted":
         path: Interpreted = request.getfixturevalue("interpreted")
@@ -120,28 +121,6 @@ def measure(request: pytest.FixtureRequest) -> Measure:
     if request.param == "triton" and not torch.cuda.is_available():
         pytest.skip("there is no CUDA device")
     return Direct("cuda" if request.param == "triton" else "cpu", request.param)
-
-
-def assert_agrees(found: Stats, tensors: Sequence[Tensor], ids: Sequence[int]) -> None:
-    """Counts, extremes and histograms are equal, the rest is right to 1e-5."""
-    assert found.histogram is not None
-    assert found.sketch is not None
-    assert found.rows.dtype == torch.float64
-    for i, tensor in enumerate(tensors):
-        got, want = found.rows[i].numpy(), reference.row(tensor).cpu().numpy()
-        exact = [Column.COUNT, Column.NONFINITE, Column.ZEROS, Column.MIN, Column.MAX]
-        assert np.array_equal(got[exact], want[exact]), f"{i}: {got} {want}"
-        count, mean, m2 = want[[Column.COUNT, Column.MEAN, Column.M2]]
-        std = np.sqrt(m2 / max(count, 1))
-        # The reference itself rounds its mean to 1e-16.
-        rounding = count * (1e-14 * max(abs(want[Column.MIN]), abs(want[Column.MAX]))) ** 2 if count else 0.0
-        assert abs(got[Column.M2] - m2) <= 1e-5 * m2 + rounding, f"{i}: M2 {got[Column.M2]} {m2}"
-        assert abs(got[Column.MEAN] - mean) <= 1e-5 * max(abs(mean), 0.01 * std), f"{i}: {got[Column.MEAN]} {mean}"
-        assert torch.equal(found.histogram[i], reference.histogram(tensor).cpu()), i
-        sums = reference.sketch(tensor, ids[i]).cpu()
-        if sums.abs().max() < 1e37:
-            size = np.sqrt((m2 + count * mean**2) / 256)
-            assert (found.sketch[i] - sums).abs().max() <= 1e-5 * size + 1e-44, i
 
 
 class Case(NamedTuple):
@@ -217,7 +196,7 @@ def _seeded() -> None:
 
 
 # The interpreter takes half a second a call: it gets them all at once, below.
-@pytest.mark.parametrize("measure", ["cpu", pytest.param("triton", marks=pytest.mark.gpu)], indirect=True)
+@pytest.mark.parametrize("measure", ["native", pytest.param("triton", marks=pytest.mark.gpu)], indirect=True)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_path_agrees_with_the_reference(case: Case, measure: Measure) -> None:
     tensor = case.tensor(measure.device)
@@ -246,7 +225,7 @@ def test_a_path_agrees_on_differences_to_its_own_copies(measure: Measure) -> Non
     assert_agrees(found, want, range(len(new)))
 
 
-@pytest.mark.parametrize("measure", ["cpu", pytest.param("triton", marks=pytest.mark.gpu)], indirect=True)
+@pytest.mark.parametrize("measure", ["native", pytest.param("triton", marks=pytest.mark.gpu)], indirect=True)
 def test_tensors_of_unusual_types_are_copied_as_well(measure: Measure) -> None:
     new = [torch.randn(7, dtype=dtype, device=measure.device) for dtype in (torch.complex64, torch.float64)]
     new.append(torch.ones(5, device=measure.device).to(torch.float8_e4m3fn))
@@ -313,7 +292,7 @@ def test_large_tensors_are_sampled_alike(measure: Measure) -> None:
     dtype=st.sampled_from([torch.float32, torch.float32, torch.bfloat16, torch.float16, torch.float64]),
     seed=st.integers(0, 10_000),
 )
-def test_the_cpu_path_agrees_with_the_reference_on_any_mixture(
+def test_the_native_path_agrees_with_the_reference_on_any_mixture(
     shapes: list[int],
     mean: float,
     scale: float,
@@ -331,11 +310,11 @@ def test_the_cpu_path_agrees_with_the_reference_on_any_mixture(
         x[torch.rand(n, generator=generator) < odd] = NAN
         x[torch.rand(n, generator=generator) < odd / 2] = -INF
         tensors.append(x.to(dtype))
-    assert_agrees(Direct("cpu", "cpu")(tensors), tensors, range(len(tensors)))
+    assert_agrees(Direct("cpu", "native")(tensors), tensors, range(len(tensors)))
 
 
 @settings(max_examples=60)
 @given(bits=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=300), repeats=st.integers(1, 40))
-def test_the_cpu_path_agrees_with_the_reference_on_any_bits(bits: list[int], repeats: int) -> None:
+def test_the_native_path_agrees_with_the_reference_on_any_bits(bits: list[int], repeats: int) -> None:
     x = torch.from_numpy(np.array(bits * repeats, dtype=np.uint32).view(np.float32))
-    assert_agrees(Direct("cpu", "cpu")([x, x[:1]]), [x, x[:1]], [0, 1])
+    assert_agrees(Direct("cpu", "native")([x, x[:1]]), [x, x[:1]], [0, 1])

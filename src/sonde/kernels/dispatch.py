@@ -10,8 +10,9 @@ from torch import Tensor
 from sonde.core.optional import available
 from sonde.kernels import reference
 from sonde.kernels.copies import copied
-from sonde.kernels.cpu import CpuStats
 from sonde.kernels.layouts import Layouts
+from sonde.kernels.native import library
+from sonde.kernels.native.native_stats import NativeStats
 from sonde.kernels.stats import Stats
 from sonde.streams.logs import logger
 
@@ -36,8 +37,8 @@ class TensorStats:
     """Statistics of all tensors of a list in one pass over each, prepared once for their shapes.
 
     On a GPU a call launches a few Triton kernels and returns; it neither waits for the device nor allocates host
-    memory. On a CPU it is a vectorised pass in the calling thread. Neither touches the tensors, autograd or any random
-    state. Calls of one object belong on one CUDA stream: it prepares anew where the stream changed.
+    memory. On a CPU it is one call of C, which lets the interpreter go. Neither touches the tensors, autograd or any
+    random state. Calls of one object belong on one CUDA stream: it prepares anew where the stream changed.
 
     The statistics are right to 1e-5 relative for magnitudes from 1e-38 to 1e38 and means far above the spread; counts,
     extremes and histograms are exact. Differences are rounded to float32; those of float64 tensors to float64, whose
@@ -50,8 +51,8 @@ class TensorStats:
             Sketches compare only where the numbers agree.
 
     Attributes:
-        path: "cpu", "triton", "torch" (plain torch, a few dozen launches a tensor) or "copy" (to the CPU, which waits
-            for the device: `rows` are then on the CPU).
+        path: "native" (on a CPU), "triton", "torch" (plain torch, a few dozen calls a tensor) or "copy" (to the CPU,
+            which waits for the device: `rows` are then on the CPU).
         reason: Why the path is one of the last two, else None.
 
     Raises:
@@ -80,7 +81,7 @@ class TensorStats:
         elif self.path == "copy":
             self._measure = _Copied([t.to("cpu", copy=True) for t in like], numbers)
         else:
-            self._measure = CpuStats(layouts, numbers)
+            self._measure = _native(layouts, numbers)
 
     def __call__(self, tensors: Sequence[Tensor], *, histogram: bool = False, sketch: bool = False) -> Stats:
         """The statistics of the tensors, in their order.
@@ -139,6 +140,11 @@ def tensor_stats(
     return TensorStats(tensors, ids=ids)(tensors, histogram=histogram, sketch=sketch)
 
 
+def trouble_on(device: torch.device) -> str | None:
+    """Why the statistics of a device's tensors are not measured by a kernel made for it; None where they are."""
+    return _choose(device)[1]
+
+
 def steps_of(parameters: Sequence[Tensor], num_slots: int) -> "TritonSteps | None":
     """What measures around the steps of an optimiser with few launches, on the current stream (see `TritonSteps`).
 
@@ -184,10 +190,11 @@ class PlainStats:
 
 @final
 class _Copied:
-    """The CPU path over copies, for devices that lack float64 or a fast path."""
+    """The path of the CPU over copies, for devices that lack float64 or a fast path."""
 
     def __init__(self, like: Sequence[Tensor], ids: Sequence[int]) -> None:
-        self._cpu = CpuStats(Layouts(like), ids)
+        path, _ = _choose(torch.device("cpu"))
+        self._cpu: Path = (_native if path == "native" else PlainStats)(Layouts(like), ids)
 
     def __call__(self, new: Sequence[Tensor], old: Sequence[Tensor] | None, *, histogram: bool, sketch: bool) -> Stats:
         copies = [tensor.detach().cpu() for tensor in new]
@@ -198,9 +205,15 @@ class _Copied:
         return copied(tensors)
 
 
+def _native(layouts: Layouts, ids: Sequence[int]) -> NativeStats:
+    *_, best = library.load().entries.values()
+    return NativeStats(layouts, ids, best)
+
+
 def _choose(device: torch.device) -> tuple[str, str | None]:
     if device.type == "cpu":
-        return "cpu", None
+        trouble = library.load().trouble
+        return ("torch", f"{trouble}; plain torch measures, many times slower") if trouble else ("native", None)
     if device.type != "cuda":
         return (
             "copy",

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from sonde.core.records import Float64
 from sonde.kernels.columns import Column
-from sonde.kernels.sketches import hash32
 
 NUM_BINS = 2048
 SHIFT = 21
@@ -40,13 +39,6 @@ def skip(numel: int) -> int:
         (0, 1, 8)
     """
     return min(max((numel // MIN_COUNTED).bit_length() - 1, 0), MAX_SKIP)
-
-
-def counted_runs(first: int, num_runs: int, skip: int) -> npt.NDArray[np.bool_]:
-    """Which of a tensor's runs first, first + 1, … are counted."""
-    run = np.arange(first, first + num_runs, dtype=np.int64)
-    chosen = hash32((run >> skip).astype(np.uint32)) & np.uint32((1 << skip) - 1)
-    return np.asarray(run & ((1 << skip) - 1) == chosen)
 
 
 def percentiles(histogram: npt.NDArray[np.int32], rows: Float64 | None = None) -> Float64:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sonde.kernels.layout_guard import LayoutGuard
 
-_DTYPE = operator.attrgetter("dtype")
+_DTYPE, _IS_CPU = operator.attrgetter("dtype"), operator.attrgetter("is_cpu")
 _READABLE = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
 
 
@@ -53,22 +53,15 @@ class Layouts:
         self.dtypes = [read_as[t.dtype] for t in like]
         """Of the values as they are read: parts of complex numbers; float32 where it is none of the four usual ones."""
         self.numels = [t.numel() * (2 if t.is_complex() else 1) for t in like]
-        self.row_major = [_row_major_stride(t.shape) == t.stride for t in self._layouts]
-        """Whether a tensor's values are numbered row by row."""
+        self._row_major = [_row_major_stride(t.shape) == t.stride for t in self._layouts]
         self._given = [t.numel() for t in like], [t.dtype for t in like], [t.get_device() for t in like]
-        self._otherwise = [(i, t) for i, t in enumerate(self._layouts) if not self.row_major[i]]
+        self._otherwise = [(i, t) for i, t in enumerate(self._layouts) if not self._row_major[i]]
         self.plain = all(a.dtype == b for a, b in zip(self._layouts, self.dtypes, strict=True))
         """Whether all tensors are read in the dtype that they have."""
         self._guard = LayoutGuard()
 
     def __len__(self) -> int:
         return len(self._layouts)
-
-    def trailing_shape(self, i: int) -> torch.Size | None:
-        """All but the first dimension of tensor i as it is read, None where it is not numbered row by row."""
-        layout = self._layouts[i]
-        plain = self.row_major[i] and layout.shape and not layout.dtype.is_complex
-        return layout.shape[1:] if plain else None
 
     def shaped(self, i: int, flat: Tensor) -> Tensor:
         """Tensor i of values in its dtype that lie in memory one after another, as a view."""
@@ -90,9 +83,9 @@ class Layouts:
             return self._arranged_one_by_one(list(tensors))
 
     def _arranged_one_by_one(self, tensors: list[Tensor]) -> list[Tensor]:
-        arranged = tensors
-        if not self._as_prepared(tensors):
-            arranged = [self._arranged(i, tensor) for i, tensor in enumerate(tensors)]
+        arranged = list(map(Tensor.resolve_neg, tensors))  # a view of the negative values has the memory of the others
+        if not self._as_prepared(arranged):
+            arranged = [self._arranged(i, tensor) for i, tensor in enumerate(arranged)]
         if not self.plain:
             return [_real(t.detach()).to(dtype) for t, dtype in zip(arranged, self.dtypes, strict=True)]
         if all(map(operator.is_, arranged, tensors)):
@@ -104,9 +97,10 @@ class Layouts:
         numels, dtypes, indices = self._given
         return (
             list(map(Tensor.numel, tensors)) == numels
-            and list(map(Tensor.is_contiguous, tensors)) == self.row_major
+            and list(map(Tensor.is_contiguous, tensors)) == self._row_major
             and list(map(_DTYPE, tensors)) == dtypes
             and list(map(Tensor.get_device, tensors)) == indices
+            and (self.device.type != "cpu" or all(map(_IS_CPU, tensors)))  # other devices have no index either
             and all(tensors[i].shape == a and tensors[i].stride() == b for i, (a, b, _) in self._otherwise)
         )
 

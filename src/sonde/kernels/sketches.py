@@ -32,8 +32,6 @@ from sonde.core.records import Float64
 
 SIZE = 256
 LANES = 512
-ROWS = 32  # as many as a hash has bits
-GROUP = LANES * ROWS
 
 
 def hash32(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
@@ -55,16 +53,6 @@ def seeds(ids: Sequence[int]) -> npt.NDArray[np.uint32]:
     """The seed of each tensor by its number."""
     numbers = np.array([number & 0xFFFFFFFF for number in ids], dtype=np.uint32)
     return hash32(numbers * np.uint32(0x9E3779B9))
-
-
-def turns(seed: npt.NDArray[np.uint32] | np.uint32, row: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """What the lanes of a row are XORed with: a multiple of 8 below 512."""
-    return ((row * np.uint32(0x9E3779B1) + seed) >> np.uint32(23)) & np.uint32(LANES - 8)
-
-
-def swaps(seed: npt.NDArray[np.uint32], stretch: int) -> npt.NDArray[np.uint32]:
-    """What the lanes of a stretch of 65,536 values are XORed with besides, 0 to 7."""
-    return hash32(seed + np.uint32(0x85EBCA6B * (stretch + 1) & 0xFFFFFFFF)) & np.uint32(7)
 
 
 def inner(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32], *, axis: int | tuple[int, ...] = -1) -> Float64:

@@ -16,6 +16,7 @@ from sonde.console.terminals import Wanted as Console
 from sonde.core.findings import Finding
 from sonde.core.records import Ending
 from sonde.core.tags import check_tag
+from sonde.kernels.dispatch import trouble_on
 from sonde.monitor import ranks
 from sonde.monitor.audience import Audience
 from sonde.monitor.background import Background, Mailbox
@@ -135,6 +136,9 @@ class Watch:
         ]
         for one in watched:
             one.refresh()
+        if (trouble := trouble_on(device)) is not None:
+            _log.warning("watching costs more than it should: %s", trouble)
+            notices.problem(f"watching costs more than it should: {trouble}")
         share_between_ranks(watched, call, cadence, notices)
         # Where parameters are split, all ranks must measure the same at each step.
         self._sweeps.are_allowed = all(one.sharing is None for one in watched)

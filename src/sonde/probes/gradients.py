@@ -5,6 +5,7 @@ optimiser is entered. What the optimiser gets after clips by norm follows from t
 noticed by the gradients' version counters, its norms are read again.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import repeat
 from operator import attrgetter, is_
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from sonde.kernels.columns import Column
 from sonde.kernels.stats import Stats
 from sonde.probes.consecutive import Consecutive
-from sonde.probes.norms import Norms, tensor_norms
+from sonde.probes.norms import tensor_norms
 from sonde.probes.optimizer_numbers import ClipNote, Key, Part
 from sonde.probes.optimizers import WatchedOptimizer
 from sonde.probes.schedule import Due
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from sonde.kernels.triton_steps import TritonSteps
 
 _SINGLE_BYTES = 4
-_MOST_NORMS = 256
 _GRAD = attrgetter("grad")
 _LAYOUT = attrgetter("layout")
 _WHOLE = frozenset({Tensor, nn.Parameter})  # never a piece of something
@@ -50,7 +50,6 @@ class Gradients:
         self._held: list[Any] = []
         """Those that were read, kept until the optimiser has used them: torch makes an object anew for each that nobody
         in Python holds, which takes longer than all our questions."""
-        self._norms: dict[Any, Norms] = {}
         self._cosines = Consecutive()
 
     @property
@@ -118,11 +117,12 @@ class Gradients:
         if not tensors:
             return
         whole = len(names) == len(watched.names)
-        if (watched.on_gpu and watched.sharing is None) or with_sketch or due.due("layers"):
+        if watched.sharing is None or due.due("layers"):
             found = watched.stats(("gradients", None if whole else names), tensors)(tensors, sketch=with_sketch)
             key = Key(Part.GRADIENTS, names)
             watched.add(key, found.rows)
-            note_infinite(watched, key, found.rows, tensors)
+            watched.numbers.has_layers = due.due("layers")
+            note_infinite(watched, key, found, tensors)
             if (sketch := honest_sketch(watched, found)) is not None:
                 products = self._cosines.take(due.iteration, names, sketch)
                 if products is not None and due.due("cosines"):
@@ -130,7 +130,7 @@ class Gradients:
                 if due.due("rotating"):
                     watched.add(Key(Part.TRAJECTORY), sketch.sum(0))
         else:
-            watched.add(Key(Part.NORMS, names), self._norms_of(None if whole else names, tensors))
+            watched.add(Key(Part.NORMS, names), tensor_norms(tensors))
         for slot in slots:
             members = watched.slots[slot].names
             if whole:
@@ -166,6 +166,7 @@ class Gradients:
             found, slot=slot, sketch=with_sketch, iteration=due.iteration
         )
         watched.add(Key(Part.GRADIENTS, watched.names), rows)
+        watched.numbers.has_layers = due.due("layers")
         if products is not None and due.due("cosines"):
             watched.add(Key(Part.GRADIENT_PRODUCTS, watched.names), products)
         if slot is not None and histogram is not None:
@@ -175,20 +176,6 @@ class Gradients:
         if sketch is not None and due.due("rotating"):
             watched.add(Key(Part.TRAJECTORY), sketch.sum(0))
         return True
-
-    def _norms_of(self, key: Any, tensors: Sequence[Tensor]) -> Tensor:
-        if self._watched.on_gpu:
-            return tensor_norms(tensors)
-        norms = self._norms.get(key)
-        if norms is None:
-            if len(self._norms) >= _MOST_NORMS:
-                self._norms.clear()
-            norms = self._norms[key] = Norms(tensors)
-        return norms(tensors)
-
-    def refreshed(self) -> None:
-        """The optimiser has other parameters."""
-        self._norms.clear()
 
     def _present(self) -> tuple[tuple[str, ...], list[Tensor]]:
         """The gradients that there are, in plain memory, and the names of their parameters."""
@@ -234,11 +221,16 @@ def honest_sketch(watched: WatchedOptimizer, found: Stats) -> Tensor | None:
     return found.sketch.masked_fill(found.rows[:, Column.NONFINITE, None] > 0, torch.nan)
 
 
-def note_infinite(watched: WatchedOptimizer, key: Key, rows: Tensor, tensors: Sequence[Tensor]) -> None:
+def note_infinite(watched: WatchedOptimizer, key: Key, found: Stats, tensors: Sequence[Tensor]) -> None:
     """Rows count what is not finite. A norm is infinite where none of that is NaN: such tensors are looked at."""
     if watched.on_gpu or watched.sharing is not None:
         return
-    places = rows[:, Column.NONFINITE].nonzero().flatten().tolist()
-    infinite = frozenset(key.names[place] for place in places if not tensors[place].isnan().any())
-    if infinite:
-        watched.numbers.infinite[key] = infinite
+    if found.norms is not None:
+        if math.isfinite(found.norms.sum()):
+            return
+        places = found.norms.isinf().nonzero().flatten().tolist()
+    else:
+        places = found.rows[:, Column.NONFINITE].nonzero().flatten().tolist()
+        places = [place for place in places if not tensors[place].isnan().any()]
+    if places:
+        watched.numbers.infinite[key] = frozenset(key.names[place] for place in places)

@@ -2,51 +2,11 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from sonde.kernels.cpu_norms import CpuNorms
-
-_TINY = 8192
-_MANY = 32  # fewer are as fast one by one
-
 # Squares of values beyond these leave the range of float32, or lose digits at its lower end.
 _SMALLEST, _LARGEST = 1e-17, 1e17
-
-
-class Norms:
-    """`tensor_norms` of lists of tensors of the same shapes, prepared once.
-
-    Asking torch for the norm of a tiny tensor costs a microsecond and more, whatever its size; many tiny ones laid side
-    by side cost a quarter of that.
-
-    Args:
-        like: The tensors, or others like them, in the memory of the CPU.
-
-    Example:
-        >>> tensors = [torch.tensor([3.0, 4.0]), torch.ones(10_000)]
-        >>> Norms(tensors)(tensors)
-        tensor([  5., 100.], dtype=torch.float64)
-    """
-
-    def __init__(self, like: Sequence[Tensor]) -> None:
-        tiny = [i for i, tensor in enumerate(like) if tensor.numel() <= _TINY]
-        self._tiny = tiny if len(tiny) >= _MANY else []
-        apart = set(self._tiny)
-        self._large = [i for i in range(len(like)) if i not in apart]
-        self._norms = CpuNorms([like[i] for i in self._tiny])
-
-    def __call__(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Their norms, in float64."""
-        if not self._large:
-            return torch.from_numpy(self._norms(tensors))
-        if not self._tiny:
-            return tensor_norms(tensors)
-        norms = np.empty(len(tensors))
-        norms[self._tiny] = self._norms([tensors[i] for i in self._tiny])
-        norms[self._large] = tensor_norms([tensors[i] for i in self._large]).numpy()
-        return torch.from_numpy(norms)
 
 
 @torch.no_grad()

@@ -82,6 +82,8 @@ class OptimizerNumbers:
     """Whether a gradient could not be read: a norm of the others would not be theirs."""
     has_whole_updates: bool = False
     """Whether the updates of all parameters were measured."""
+    has_layers: bool = False
+    """Whether the statistics of every gradient have their turn to be recorded."""
     infinite: dict[Key, frozenset[str]] = field(default_factory=dict)
     """Of rows: the tensors that have infinite values and no NaN, where that is known (on a CPU)."""
 

@@ -1,5 +1,6 @@
 """From the numbers of an optimiser's step to rows, in the background and in the order of steps."""
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
@@ -20,6 +21,8 @@ from sonde.probes.statistics import STATISTICS, tags, values
 from sonde.signals.trajectory import Trajectory
 
 _NAMED_STEPS = 10  # between two rows that name parameters that are not finite
+_USUAL_STEPS = 16  # what is usual is the median of so many norms
+_UNUSUAL = 4.0  # times that; noise of small batches stays below, what spikes and explosions do does not
 _SMALLEST = float(np.finfo(np.float32).tiny)
 _MOST_COLUMNS = 256  # which parameters have a gradient may change at every step (experts)
 
@@ -49,6 +52,7 @@ class StepNote:
     clips: Sequence[ClipNote] = ()
     is_incomplete: bool = False
     has_whole_updates: bool = False
+    has_layers: bool = True
     infinite: Mapping[Key, frozenset[str]] = field(default_factory=dict)
 
 
@@ -80,7 +84,8 @@ class OptimizerReport:
         self._weights: tuple[tuple[str, ...], Float64] = (), np.empty(0)
         """Names and norms after the last step at which they were read."""
         self._histogram_kept: dict[int | None, int] = {}
-        self._name_again = 0
+        self._last_norms: deque[float] = deque(maxlen=_USUAL_STEPS)
+        self._look_again = 0
         self._lookup = Lookup()
         self._columns: dict[Hashable, Columns] = {}
 
@@ -89,21 +94,31 @@ class OptimizerReport:
         step = _Step(note, dict(_whole(*item) for item in apart(note.keys, note.sizes, numbers).items()))
         names, before, applied = step.gradient_norms()
         yield step_row(self._scalars(step, names, before, applied))
-        has_rows = any(key.part is Part.GRADIENTS for key in step.found)
-        is_named_again = note.iteration >= self._name_again
-        if names and not note.is_incomplete and not has_rows and is_named_again and not np.isfinite(before).all():
-            # Where parameters have no turn at this step, the norms of all tell which of them are not finite.
-            self._name_again = note.iteration + _NAMED_STEPS
-            yield self._row("gradients", None, names, lambda: [f"grad/norm@{name}" for name in names], before, "norms")
+        has_layers = self._is_unusual(note.iteration, together(before)) or note.has_layers
         for key, value in step.found.items():
             if key.part in _FAMILIES:
-                yield self._layers(step, key, names, applied)
+                if has_layers or key.part is not Part.GRADIENTS:
+                    yield self._layers(step, key, names, applied)
+            elif key.part is Part.NORMS and has_layers:
+                yield self._row("gradients", None, names, lambda: [f"grad/norm@{name}" for name in names], before)
             elif key.part in (Part.GRADIENT_PRODUCTS, Part.UPDATE_PRODUCTS):
                 yield self._cosines(step, key, value)
             elif key.part in (Part.HISTOGRAM, Part.WEIGHT_HISTOGRAM):
                 yield from self._shapes(step, key, value)
         if (weights := step.key(Part.WEIGHTS)) is not None:
             self._weights = weights.names, step.tensors[weights].norms
+
+    def _is_unusual(self, iteration: int, norm: float) -> bool:
+        """Whether the norm of all gradients is far above the last ones, or no number: then it is told whose it is."""
+        usual = self._last_norms
+        is_finite = math.isfinite(norm)
+        is_unusual = not is_finite or (len(usual) >= _USUAL_STEPS and norm > _UNUSUAL * float(np.median(usual)))
+        if is_finite:
+            usual.append(norm)
+        if not is_unusual or iteration < self._look_again:
+            return False
+        self._look_again = iteration + (1 if is_finite else _NAMED_STEPS)
+        return True
 
     def _scalars(self, step: "_Step", names: tuple[str, ...], before: Float64, applied: Float64) -> Mapping[str, float]:
         """The numbers of the whole optimiser."""
@@ -215,10 +230,9 @@ class OptimizerReport:
         names: tuple[str, ...],
         tags_of: Callable[[], Sequence[str]],
         numbers: Float64 | Float32,
-        variant: str = "",
         bins: int = 1,
     ) -> Row:
-        key = table, slot, names, variant
+        key = table, slot, names
         columns = self._columns.get(key)
         if columns is None:
             if len(self._columns) >= _MOST_COLUMNS:

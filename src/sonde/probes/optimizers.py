@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from sonde.kernels import TensorStats
 from sonde.kernels.dispatch import steps_of
 from sonde.probes.cadences import Cadences
+from sonde.probes.norms import tensor_norms
 from sonde.probes.optimizer_numbers import OptimizerNumbers
 from sonde.probes.parameters import LAZY, NO_FLOATS, Watched, left_out, num_parameters, of_optimizer
 from sonde.probes.shards import local_parts
@@ -136,6 +137,11 @@ class WatchedOptimizer:
                 self._stats.clear()
             stats = self._stats[key] = TensorStats(tensors)
         return stats
+
+    def norms(self, key: Any, tensors: Sequence[Tensor]) -> Tensor:
+        """The norms of tensors like those that were prepared under a key."""
+        norms = None if self.on_gpu else self.stats(key, tensors)(tensors).norms
+        return tensor_norms(tensors) if norms is None else norms
 
     def steps(self) -> "TritonSteps | None":
         """What measures with few launches what most steps ask for, on the current stream; None where that cannot be."""

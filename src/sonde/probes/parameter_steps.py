@@ -30,7 +30,6 @@ class _Followed:
 
     def refresh(self) -> None:
         if self.watched.refresh():
-            self.gradients.refreshed()
             self.weights.refreshed()
 
 
@@ -122,6 +121,7 @@ class ParameterSteps:
             clips=numbers.clips,
             is_incomplete=numbers.is_incomplete,
             has_whole_updates=numbers.has_whole_updates,
+            has_layers=numbers.has_layers,
             infinite=numbers.infinite,
         )
         return Reading(

@@ -11,7 +11,6 @@ from sonde.kernels.reference import difference
 from sonde.kernels.sketch_products import sketch_products
 from sonde.probes.consecutive import ConsecutiveChanges
 from sonde.probes.gradients import honest_sketch, note_infinite
-from sonde.probes.norms import tensor_norms
 from sonde.probes.optimizer_numbers import Key, Part
 from sonde.probes.optimizers import WatchedOptimizer, pieces
 from sonde.probes.schedule import Due
@@ -110,14 +109,14 @@ class Weights:
             names, parameters, number = watched.update_slots[slot]
             new = pieces(parameters)
             if not self._is_known:
-                watched.add(Key(Part.BEFORE, names, number), tensor_norms(copies))
+                watched.add(Key(Part.BEFORE, names, number), watched.norms(("update", slot), copies))
             if steps is not None and isinstance(copies, Copies) and steps.made(copies, slot):
                 rows = steps.updates(copies, slot)
             else:
-                rows = watched.stats(("update", slot), new).of_difference(new, copies).rows
-            key = Key(Part.UPDATES, names, number)
-            watched.add(key, rows)
-            note_infinite(watched, key, rows, _Differences(new, copies))
+                found = watched.stats(("update", slot), new).of_difference(new, copies)
+                rows = found.rows
+                note_infinite(watched, Key(Part.UPDATES, names, number), found, _Differences(new, copies))
+            watched.add(Key(Part.UPDATES, names, number), rows)
         self._before = []
 
     def _read_weights(self) -> None:
@@ -141,7 +140,7 @@ class Weights:
             tensors = pieces(watched.parameters)
             found = watched.stats("weights", tensors)(tensors, sketch=with_sketch)
             rows = found.rows
-            note_infinite(watched, Key(Part.WEIGHTS, watched.names), rows, tensors)
+            note_infinite(watched, Key(Part.WEIGHTS, watched.names), found, tensors)
             if (sketch := honest_sketch(watched, found)) is not None:
                 products = self._cosines.take(due.iteration, watched.names, sketch)
         watched.add(Key(Part.WEIGHTS, watched.names), rows)

@@ -1,0 +1,72 @@
+"""The CPU path: all statistics of a list of tensors in one call of C."""
+
+from collections.abc import Callable, Sequence
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sonde.core.records import Int64
+from sonde.kernels import histograms, sketches
+from sonde.kernels.columns import NUM_COLUMNS
+from sonde.kernels.copies import copied
+from sonde.kernels.layouts import Layouts
+from sonde.kernels.stats import Stats
+
+_KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}  # as statistics.c numbers them
+_SHARED_BYTES = 4 << 20  # about 0.3 ms; starting a thread takes 0.02 ms
+
+
+@final
+class NativeStats:
+    """Statistics of lists of CPU tensors that lie as `layouts` says.
+
+    More than 4 MiB are shared between as many threads as torch uses, which end with the call. The result does not
+    depend on their number.
+
+    Args:
+        layouts: How the tensors lie; every call is checked against it, since C reads whatever it is told to.
+        ids: A number for each tensor, which picks its sketch's signs.
+        entry: One of `library.load`.
+    """
+
+    def __init__(self, layouts: Layouts, ids: Sequence[int], entry: Callable[..., int]) -> None:
+        self._layouts, self._entry = layouts, entry
+        self._numels = np.array(layouts.numels, np.int64)
+        self._kinds = np.array([_KINDS[dtype] for dtype in layouts.dtypes], np.int32)
+        self._seeds = sketches.seeds(ids)
+        # Asking numpy for an address costs as much as measuring a small tensor.
+        self._described = self._numels.ctypes.data, self._kinds.ctypes.data, self._seeds.ctypes.data
+        sizes = (n * dtype.itemsize for n, dtype in zip(layouts.numels, layouts.dtypes, strict=True))
+        self._is_shared = sum(sizes) >= _SHARED_BYTES
+
+    def __call__(self, new: Sequence[Tensor], old: Sequence[Tensor] | None, *, histogram: bool, sketch: bool) -> Stats:
+        n = len(self._layouts)
+        # What was copied must live until C has read it.
+        arranged = self._layouts.arrange(new)
+        before = None if old is None else self._layouts.arrange(old)
+        addresses, others = self._addresses(arranged), None if before is None else self._addresses(before)
+        rows, norms = torch.from_numpy(np.empty((n, NUM_COLUMNS))), torch.from_numpy(np.empty(n))
+        counts = torch.from_numpy(np.empty((n, histograms.NUM_BINS), np.int32)) if histogram else None
+        sums = torch.from_numpy(np.empty((n, sketches.SIZE), np.float32)) if sketch else None
+        missing = self._entry(
+            n,
+            addresses.ctypes.data,
+            None if others is None else others.ctypes.data,
+            *self._described,
+            rows.data_ptr(),
+            norms.data_ptr(),
+            None if counts is None else counts.data_ptr(),
+            None if sums is None else sums.data_ptr(),
+            torch.get_num_threads() if self._is_shared else 1,
+        )
+        if missing:
+            raise ValueError(f"tensor {missing - 1} has no memory: pass the plain tensor that it wraps.")
+        return Stats(rows, counts, sums, norms)
+
+    def copy(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        return copied(tensors)
+
+    def _addresses(self, tensors: Sequence[Tensor]) -> Int64:
+        return np.fromiter(map(Tensor.data_ptr, tensors), np.int64, len(self._layouts))
