@@ -1,5 +1,6 @@
 """From the numbers of an optimiser's step to rows, in the background and in the order of steps."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
