@@ -18,7 +18,6 @@ from sonde.monitor.watch import Watch, watch
 from sonde.store import endings
 from sonde.store.environment import redactor
 
-_FLOOR_S = 1e-4  # a step: nobody who changed no line expects a tiny training to take twice as long
 _FOREIGN_STEPS = 3
 _MOST_RUNS = 32  # a search over settings in one script may train hundreds of times
 
@@ -83,7 +82,6 @@ class Trainings:
                 config={"script": self._script.target, "args": list(self._script.args)},
                 settings=self._settings,
                 micro="sum",
-                floor_s=_FLOOR_S,
             )
         except Exception as error:  # the disk, another process that records there: the training goes on
             self.is_refused = True

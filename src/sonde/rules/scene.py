@@ -1,5 +1,6 @@
 """What is known at one step: the rows that were measured, and what was said about the run."""
 
+import math
 from collections.abc import Callable, KeysView, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,7 +14,8 @@ Derived = TypeVar("Derived")
 
 _DENSE = ("gradients", "weights", "grad-cosines", "update-cosines")  # tables that have a row a step on a GPU
 _REST_STEPS = 8
-_NAN = float("nan")
+_UNUSUAL = 4.0  # times the gradient norm of the last look
+_NAN = math.nan
 _FIRST_STEPS = 20
 
 
@@ -120,6 +122,8 @@ class Scenes:
         self._kept: dict[str, tuple[list[int], Any]] = {}
         self._judged: dict[str, int] = {}
         """The step at which each table's layers were last looked at."""
+        self._norm = self._judged_norm = math.inf
+        """The gradient norm of the present step, and of that at which layers were last looked at."""
 
     def take(self, step: int, frames: Sequence[Frame], facts: Sequence[Fact]) -> Scene:
         """The scene of a step, from all of its rows."""
@@ -140,6 +144,7 @@ class Scenes:
                     scalars.update((tag, number) for tag, number, is_gone in known if not is_gone)
                 else:
                     scalars.update(zip(tags, numbers, strict=True))
+            self._norm = scalars.get("grad/norm", math.nan)
             for group in () if self._rests(frame, missing) else split.groups:
                 values, names = wide[group.places], group.names
                 if some_missing:
@@ -158,13 +163,16 @@ class Scenes:
     def _rests(self, frame: Frame, missing: npt.NDArray[np.bool_]) -> bool:
         """Whether a table of layers is left out, having been looked at a few steps ago: they change slowly.
 
-        Not in the beginning, and not where something is not finite.
+        Not in the beginning, not where something is not finite, and not where the gradient norm has jumped.
         """
         if not frame.columns.table.startswith(_DENSE):
             return False
         last = self._judged.get(frame.columns.table)
         if last is None or frame.step <= _FIRST_STEPS or not 0 < frame.step - last < _REST_STEPS:
             self._judged[frame.columns.table] = frame.step
+            self._judged_norm = self._norm
+            return False
+        if self._norm > _UNUSUAL * self._judged_norm:  # it is to be told whose gradients those are
             return False
         return bool((np.isfinite(frame.values) | missing).all())
 
