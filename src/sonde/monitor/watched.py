@@ -1,6 +1,7 @@
 """A training that is being watched."""
 
 import functools
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +34,8 @@ from sonde.monitor.sheets import Key, Sheet
 from sonde.monitor.stepping import Stepping, share_between_ranks
 from sonde.monitor.sweeps import Sweeps
 from sonde.monitor.transport import NOTHING, Delivery
-from sonde.probes import walks
+from sonde.probes import out_of_memory, walks
+from sonde.probes.batches import shapes_of
 from sonde.probes.parameters import Watched, parameter_names
 from sonde.sinks.sink import Sink
 from sonde.store import endings
@@ -83,6 +85,8 @@ class Watch:
         call: ranks.Call,
     ) -> None:
         self._writer, self._models, self._closed = writer, models, False
+        self._batch_shapes: dict[str, list[int]] = {}
+        self._error: BaseException | None = None
         self._optimised = {id(optimizer): Optimised(name, optimizer) for name, optimizer in optimizers.items()}
         given = (p for o in optimizers.values() for group in o.param_groups for p in group["params"])
         devices = (p.device for p in given if p.device.type != "meta")
@@ -305,6 +309,7 @@ class Watch:
         if not self._closed:
             began = desk.begin("data")
             with self._guard:
+                self._batch_shapes = shapes_of(batch)
                 self._probing.waited(waited_s)
                 self._probing.pause()
                 desk.count(self._probing.batch(batch))
@@ -435,6 +440,10 @@ class Watch:
         """Close and say how the run ended."""
         if self._closed:
             return
+        if ending is Ending.CRASHED:
+            with self._guard:
+                # One that nobody caught is kept by the interpreter.
+                self._note_out_of_memory(self._error or getattr(sys, "last_value", None))
         self._closed = True
         self._stepping.leave()
         self._probing.close()
@@ -471,6 +480,14 @@ class Watch:
             self.close()
             return
         ending, reason = endings.describe(kind, value)
+        self._error = value
         self._drain(_CLOSE_HURRY_S)  # the steps that were made before it count
         self._audience.relay.event("exception", step=self._assembly.step, data={"reason": reason})
         self.end(ending, reason)
+
+    def _note_out_of_memory(self, error: BaseException | None) -> None:
+        if (failed := out_of_memory.origin(error)) is not None:
+            optimizers = {optimised.name: optimised.optimizer for optimised in self._optimised.values()}
+            self._put_event(
+                "out-of-memory", out_of_memory.held_at(failed, self._models, optimizers, self._batch_shapes)
+            )
