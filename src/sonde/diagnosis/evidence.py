@@ -264,6 +264,7 @@ ROWS: tuple[Row, ...] = (
     Row(Cause.ADAM_EPSILON_UNDERFLOW, "UPD002", 1.2, 0.6, ""),
     Row(Cause.ADAM_EPSILON_UNDERFLOW, "LOS007", 0.6, 0.3, "slow and straight"),
     Row(Cause.MEMORY_LEAK, "SYS004", 5.1, 3.1, "memory grows linearly"),
+    Row(Cause.MEMORY_LEAK, "SYS008", 2.0, 0.0, "memory grows until it is used up"),
     Row(Cause.MEMORY_NEAR_LIMIT, "SYS005", 5.0, 3.1, "tensors take nearly all"),
     Row(Cause.MEMORY_NEAR_LIMIT, "SYS007", 5.0, 0.0, "an allocation failed"),
     Row(Cause.DATA_STALL, "SYS003", 4.2, 3.1, "time goes into waiting for data"),

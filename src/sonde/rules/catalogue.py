@@ -86,6 +86,7 @@ from sonde.rules.schedules.trouble_in_warmup import TroubleInWarmup
 from sonde.rules.systems.data_bound import DataBound
 from sonde.rules.systems.memory_leak import MemoryLeak
 from sonde.rules.systems.memory_near_limit import MemoryNearLimit
+from sonde.rules.systems.memory_runs_out import MemoryRunsOut
 from sonde.rules.systems.out_of_memory import OutOfMemory
 from sonde.rules.systems.step_time_grows import StepTimeGrows
 from sonde.rules.systems.throughput_drop import ThroughputDrop
@@ -194,6 +195,7 @@ RULES: tuple[type[Rule], ...] = (
     MemoryNearLimit,
     WatchingProblem,
     OutOfMemory,
+    MemoryRunsOut,
     UpdatesTooLarge,
     UpdatesTooSmall,
     LayerNotLearning,

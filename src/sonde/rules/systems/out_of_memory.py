@@ -8,6 +8,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.rule import Look, Sighting
 from sonde.rules.scene import Scene
+from sonde.rules.systems.sizes import sized
 
 _KINDS = {
     "memory/activations": "activations and other",
@@ -98,7 +99,7 @@ def _sighting(state: OutOfMemoryState, step: int, data: Mapping[str, Any]) -> Si
         for part in (
             f"step {step + 1} ran out of memory on {device}"
             + (f" in {where}" if where else "")
-            + (f", {_bytes(float(requested))} more were asked for" if requested else ""),
+            + (f", {sized(float(requested))} more were asked for" if requested else ""),
             _batch(state, dict(data.get("batch") or {})),
             _held(kinds, memory, is_host=is_host),
         )
@@ -126,17 +127,10 @@ def _place(place: str) -> str:
 
 
 def _held(kinds: Mapping[str, float], memory: Mapping[str, float], *, is_host: bool) -> str:
-    parts = [f"{_KINDS[tag]} {_bytes(number)}" for tag, number in kinds.items()]
+    parts = [f"{_KINDS[tag]} {sized(number)}" for tag, number in kinds.items()]
     rest = memory.get("host/rss", 0.0) - sum(kinds.values())
     if is_host and rest > 0:
-        parts.insert(0, f"activations and the rest of the process {_bytes(rest)}")
+        parts.insert(0, f"activations and the rest of the process {sized(rest)}")
     total = memory.get("memory/total", 0.0)
-    whole = f" of {_bytes(total)}" if total > 0 and not is_host else ""
+    whole = f" of {sized(total)}" if total > 0 and not is_host else ""
     return f"memory held{whole}: {', '.join(parts)}" if parts else ""
-
-
-def _bytes(number: float) -> str:
-    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:.0f} bytes"
