@@ -268,6 +268,7 @@ ROWS: tuple[Row, ...] = (
     Row(Cause.MEMORY_NEAR_LIMIT, "SYS005", 5.0, 3.1, "tensors take nearly all"),
     Row(Cause.MEMORY_NEAR_LIMIT, "SYS007", 5.0, 0.0, "an allocation failed"),
     Row(Cause.DATA_STALL, "SYS003", 4.2, 3.1, "time goes into waiting for data"),
+    Row(Cause.DATA_STALL, "SYS009", 0.5, 0.0, "the GPU idles"),
     Row(Cause.STRAGGLER, "DST001", 6.0, 3.1, "one rank's own time stands out"),
     Row(Cause.SLOWDOWN, "SYS002", 3.2, 0.8, "step time grows"),
     Row(Cause.SLOWDOWN, "SYS001", 2.2, 0.8, "speed fell and stayed"),

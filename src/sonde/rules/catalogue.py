@@ -84,6 +84,7 @@ from sonde.rules.schedules.sawtooth_descent import SawtoothDescent
 from sonde.rules.schedules.schedule_per_batch import SchedulePerBatch
 from sonde.rules.schedules.trouble_in_warmup import TroubleInWarmup
 from sonde.rules.systems.data_bound import DataBound
+from sonde.rules.systems.gpu_idles import GpuIdles
 from sonde.rules.systems.memory_leak import MemoryLeak
 from sonde.rules.systems.memory_near_limit import MemoryNearLimit
 from sonde.rules.systems.memory_runs_out import MemoryRunsOut
@@ -196,6 +197,7 @@ RULES: tuple[type[Rule], ...] = (
     WatchingProblem,
     OutOfMemory,
     MemoryRunsOut,
+    GpuIdles,
     UpdatesTooLarge,
     UpdatesTooSmall,
     LayerNotLearning,
