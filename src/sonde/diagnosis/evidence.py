@@ -275,6 +275,7 @@ ROWS: tuple[Row, ...] = (
     Row(Cause.SLOWDOWN, "SYS004", -0.5, 0.1, "the leak may explain it"),
     Row(Cause.SLOWDOWN, "SYS003", -1.5, 0.1, "the data are late"),
     Row(Cause.PLATEAU, "GEN005", 2.0, 0.1, "validation has all but stopped from epoch to epoch"),
+    Row(Cause.PLATEAU, "GEN007", 2.0, 0.0, "validation has not improved for long"),
     Row(Cause.PLATEAU, "GEN001", -2.0, 0.3, "validation does not stand still, it rises"),
     Row(Cause.PLATEAU, "GEN002", -0.8, 0.2, "it never came down far"),
     Row(Cause.PLATEAU, "GEN006", -0.6, 0.0, "it never came down far"),

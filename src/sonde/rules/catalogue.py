@@ -23,6 +23,7 @@ from sonde.rules.generalisation.overfitting import Overfitting
 from sonde.rules.generalisation.training_held_back import TrainingHeldBack
 from sonde.rules.generalisation.underfitting import Underfitting
 from sonde.rules.generalisation.validation_stalls import ValidationStalls
+from sonde.rules.generalisation.validation_without_gain import ValidationWithoutGain
 from sonde.rules.gradients.always_clipped import AlwaysClipped
 from sonde.rules.gradients.batches_scatter import BatchesScatter
 from sonde.rules.gradients.exploding_gradients import ExplodingGradients
@@ -132,6 +133,7 @@ RULES: tuple[type[Rule], ...] = (
     EpochAssessment,
     ValidationStalls,
     TrainingHeldBack,
+    ValidationWithoutGain,
     ExplodingGradients,
     GradientSpike,
     GradientsVanishWithDepth,
