@@ -62,8 +62,13 @@ def test_a_better_validation_starts_it_anew_but_not_one_within_rounding() -> Non
     assert judge(SOON, _rows(better))[0][0] == 20 * (6 + 10)
 
 
-def test_solved_trainings_and_short_ones_are_silent() -> None:
-    solved = falling(600, start=2.0, end=1e-5)
-    assert judge(SOON, _rows(_bent(30, turn=5, noise=0.01), losses=solved)) == []
-    assert judge(ValidationWithoutGain(), _rows(_bent(30, turn=5, noise=0.01))) == []
+def test_a_loss_that_is_gone_in_validation_too_and_short_runs_are_silent() -> None:
+    solved, level = [2.0] * 10 + [1e-3] * 590, _bent(30, turn=5, noise=0.01)
+    assert judge(SOON, _rows([1e-3 * value for value in level], losses=solved)) == []
+    assert judge(ValidationWithoutGain(), _rows(level)) == []
     assert judge(SOON, rows(600, loss=falling(600))) == []
+
+
+def test_examples_learned_by_heart_are_no_success_of_validation() -> None:
+    by_heart = [2.0] * 10 + [1e-3] * 590
+    assert "converged" in judge(SOON, _rows(_bent(30, turn=5, noise=0.01), losses=by_heart))[0][1].message

@@ -34,9 +34,9 @@ class ValidationWithoutGain:
         - The best validation loss is `patience_steps` steps old or older. One that is lower by less than `least_gain`
           of it is not a better one.
         - At least `least` evaluations came since.
-        - The line through them (the last 32) does not fall by a standard error: the best one may have been luck, and the
-          others on their way down.
-        - A loss that is nearly gone is not judged.
+        - The line through them (the last 32) does not fall by a standard error: the best one may have been luck, and
+          the others on their way down.
+        - Where both losses are nearly gone, validation below `gone` of the loss at the start, it is silent.
         - Information only: a converged run stands still as well. LOS005 and GEN001 raise the alarms. The kind of
           standstill is told as by LOS005.
 
@@ -77,6 +77,7 @@ class ValidationWithoutGain:
     patience_steps: int = 10_000
     least: int = 5
     least_gain: float = 1e-3
+    gone: float = 0.03
 
     def init(self) -> ValidationWithoutGainState:
         """Before the first step."""
@@ -95,14 +96,14 @@ class ValidationWithoutGain:
             fresh = Evaluations(starts=state.since.starts).taken(scene.step, training, now)
             return ValidationWithoutGainState(fresh, now, scene.step, training), ()
         steps = scene.step - state.best_step
-        if steps < self.patience_steps or state.since.num <= self.least or look.picture.is_solved:
+        if steps < self.patience_steps or state.since.num <= self.least:
             return state, ()
-        if _falls(state.since):
+        if _falls(state.since) or (look.picture.is_solved and state.best < self.gone * look.picture.loss_start):
             return state, ()
-        change = f"; training loss {training:.4g} after {state.best_training:.4g}"
         message = (
             f"validation loss has not been better than {state.best:.4g} (step {state.best_step:,}) for {steps:,} steps "
-            f"and {state.since.num - 1} evaluations{change}; {MEANINGS[_kind(look)]}"
+            f"and {state.since.num - 1} evaluations; training loss {training:.4g} after {state.best_training:.4g} then, "
+            f"{MEANINGS[_kind(look)]}"
         )
         evidence = (
             Evidence(tag="val/loss", step=scene.step, value=now, expected=state.best),
