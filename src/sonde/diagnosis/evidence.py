@@ -281,6 +281,8 @@ ROWS: tuple[Row, ...] = (
     Row(Cause.PLATEAU, "GEN006", -0.6, 0.0, "it never came down far"),
     Row(Cause.PLATEAU, "LOS009", -1.1, 0.2, "it jitters at its noise, which is no standstill"),
     Row(Cause.UNDERFITTING, "LOS005", 0.7, 0.5, "training has stopped high"),
+    Row(Cause.LR_TOO_LOW, "SCH008", 0.3, 0.0, "the first epoch moved nothing"),
+    Row(Cause.LR_TOO_HIGH, "SCH009", 0.3, 0.0, "the first epoch threw the loss up"),
     Row(Cause.LR_TOO_HIGH, "UPD001<GRD001", 1.0, 0.0, "steps were too large before the gradient grew"),
     Row(Cause.LR_TOO_HIGH, "UPD001<LOS003", 1.4, 0.2, "steps were too large before the loss climbed"),
     Row(Cause.LR_TOO_HIGH, "UPD001!", 1.0, 0.1, ""),

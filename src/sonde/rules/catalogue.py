@@ -77,6 +77,8 @@ from sonde.rules.precision.overflow_near import OverflowNear
 from sonde.rules.ranks.rank_divergence import RankDivergence
 from sonde.rules.ranks.straggler import Straggler
 from sonde.rules.rule import Rule
+from sonde.rules.schedules.first_epoch_spiked import FirstEpochSpiked
+from sonde.rules.schedules.first_epoch_still import FirstEpochStill
 from sonde.rules.schedules.lr_jump import LrJump
 from sonde.rules.schedules.lr_never_decayed import LrNeverDecayed
 from sonde.rules.schedules.lr_vanished import LrVanished
@@ -191,6 +193,8 @@ RULES: tuple[type[Rule], ...] = (
     SchedulePerBatch,
     SawtoothDescent,
     RateRunsAway,
+    FirstEpochStill,
+    FirstEpochSpiked,
     ThroughputDrop,
     StepTimeGrows,
     DataBound,

@@ -102,7 +102,7 @@ class ValidationWithoutGain:
             return state, ()
         message = (
             f"validation loss has not been better than {state.best:.4g} (step {state.best_step:,}) for {steps:,} steps "
-            f"and {state.since.num - 1} evaluations; training loss {training:.4g} after {state.best_training:.4g} then, "
+            f"and {state.since.num - 1} evaluations; training loss {training:.4g}, then {state.best_training:.4g}, "
             f"{MEANINGS[_kind(look)]}"
         )
         evidence = (
