@@ -73,9 +73,9 @@ def test_in_the_backward_pass_the_batch_is_the_last_one_fetched() -> None:
     net = nn.Linear(3, 4)
     optimizer = torch.optim.Adam(net.parameters())
     for _ in range(2):
-        net(torch.zeros(5, 3)).sum().backward()  # type: ignore[no-untyped-call]
+        net(torch.zeros(5, 3)).sum().backward()
         optimizer.step()
-    loss: Any = Greedy.apply(net(torch.zeros(5, 3)).sum())
+    loss: Any = Greedy.apply(net(torch.zeros(5, 3)).sum())  # type: ignore[no-untyped-call]
     held = held_at(_failure(loss.backward), {"G": net}, {"G": optimizer}, {"image": [5, 3]})
     assert (held["device"], held["phase"], held["module"]) == ("cuda:1", "backward", "")
     assert held["batch"] == {"image": [5, 3]}
