@@ -78,8 +78,45 @@ def test_a_healthy_epoch_is_one_line_and_none_is_none() -> None:
     assert PostEpoch().report(PostEpoch().init()) == []
     assert PostEpoch().report(_run(_rows((2.0,), (2.1,)))[0]) == ["epoch 1: validation 2, training 2.1, gap -5%"]
     assert PostEpoch().report(_run(_rows((2.0, 1.5), (2.1, 1.5)))[0]) == [
-        "epoch 2: healthy; validation 1.5 (25.0% better), training 1.5, gap 0%; learning rate fine"
+        "epoch 2: healthy; validation 1.5 (25.0% better, good), training 1.5, gap 0%; learning rate fine"
     ]
+
+
+@pytest.mark.parametrize(
+    ("validation", "band"),
+    [
+        (1.99, "0.5% better, poor"),
+        (1.95, "2.5% better, acceptable"),
+        (1.8, "10.0% better, good"),
+        (2.1, "5.0% worse, poor"),
+    ],
+)
+def test_an_improvement_is_told_with_its_band(validation: float, band: str) -> None:
+    assert f"({band})" in PostEpoch().report(_run(_rows((2.0, validation), (2.0, 1.9)))[0])[0]
+
+
+def test_the_band_of_good_progress_is_a_setting() -> None:
+    evaluation = PostEpoch(rule=EpochAssessment(good_improvement=0.02))
+    assert "(2.5% better, good)" in evaluation.report(_run(_rows((2.0, 1.95), (2.0, 1.9)), evaluation)[0])[0]
+
+
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        ([2.0] * 40, ["; learning rate too low", "raise the learning rate (0.1 → 0.5)"]),
+        ([2.0] * 5 + [8.0] * 20 + [3.0] * 15, ["; learning rate too high", "lower the learning rate (0.1 → 0.02)"]),
+        (list(np.linspace(2.0, 1.0, 40)), ["; learning rate fine"]),
+        ([2.0] * 10, []),
+    ],
+    ids=["still", "spiked", "falling", "too few"],
+)
+def test_the_learning_rate_is_judged_after_the_first_epoch_already(losses: list[float], said: list[str]) -> None:
+    rows = [{"loss": loss, "lr": 0.1} for loss in losses]
+    rows[-1] |= {"val/loss": 2.0, "epoch": 1.0}
+    lines = PostEpoch().report(_run(rows)[0])
+    assert len(lines) == max(len(said), 1)
+    assert all(part in line for part, line in zip(said, lines, strict=False))
+    assert ("learning rate" in lines[0]) == bool(said)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +158,7 @@ def test_the_learning_rate_is_validated_after_the_epochs_that_were_given_and_all
 def test_a_long_run_is_held_against_its_very_first_epoch() -> None:
     losses = [2.0, 1.5, 1.0, *[0.5] * 60]
     lines = PostEpoch().report(_run(_rows(losses, losses))[0])
-    assert lines[0] == "epoch 63: plateau; validation 0.5 (0.0% better), training 0.5, gap 0%; learning rate fine"
+    assert lines[0] == "epoch 63: plateau; validation 0.5 (0.0% better, poor), training 0.5, gap 0%; learning rate fine"
 
 
 def test_thresholds_are_the_rules() -> None:

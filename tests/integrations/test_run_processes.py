@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+import sonde
+
 from .bench import Bench
 
 TRAINING = """\
@@ -49,6 +51,24 @@ def test_an_exception_keeps_its_traceback_and_status_and_closes_the_run(bench: B
     assert (state.ending, state.steps) == ("crashed", 3)
     assert state.reason == "Wrong: no"
     assert "after 3 steps" in watched.err
+
+
+def test_a_script_that_runs_out_of_memory_has_a_finding_with_its_step_and_batch(bench: Bench) -> None:
+    bench.write(
+        TRAINING
+        + """\
+    for i in range(3):
+        step()
+    net.register_forward_hook(lambda *_: torch.empty(2**45))
+    step()
+    """
+    )
+    assert bench.watched().status == 1
+    (event,) = bench.run.events("out-of-memory")
+    assert (event.step, event.data["batch"]) == (3, {"0": [8, 4]})
+    (found,) = [finding for finding in sonde.diagnose(bench.run) if finding.code == "SYS007"]
+    assert found.severity == "critical"
+    assert "step 4 ran out of memory on the host in the forward pass" in found.message
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,14 @@ def test_memory_that_is_touched_counts_and_its_peak_stays() -> None:
 
 
 @linux
+def test_what_the_machine_has_left_is_read_once_a_second() -> None:
+    hosts = Hosts()
+    first, second = (iteration(hosts, lambda: None)["host/available"] for _ in range(2))
+    assert 0 < first < 2**60
+    assert is_missing(np.array(second, np.float32))
+
+
+@linux
 def test_threads_are_counted() -> None:
     hosts, done = Hosts(), threading.Event()
     before = iteration(hosts, lambda: None)["host/threads"]
@@ -64,7 +72,7 @@ def test_elsewhere_only_the_peak_and_the_processor_time_are_known(tmp_path: Path
     hosts = Hosts(status=tmp_path / "status")
     found = iteration(hosts, lambda: _work(0.01))
     missing = {tag for tag, value in found.items() if is_missing(np.array(value, np.float32))}
-    assert missing == {"host/rss", "host/threads"} == set(hosts.not_measured())
+    assert missing == {"host/rss", "host/threads", "host/available"} == set(hosts.not_measured())
     assert found["host/rss_peak"] > 2**20
     assert found["host/cpu_share"] > 0
 

@@ -79,7 +79,7 @@ class Doctor:
 
     def settle(self) -> Sequence[Finding]:
         """Judge the step whose rows are all there."""
-        if not self._frames and sum(fact.kind == "skipped-step" for fact in self._facts) < _MANY_SKIPPED:
+        if not self._frames and not _stand_alone(self._facts):
             return ()
         frames = sorted(self._frames, key=lambda frame: frame.columns.table)
         scene = self._scenes.take(self._last, frames, self._facts)
@@ -219,6 +219,12 @@ class Doctor:
             findings=self.findings(),
             not_measured=tuple(f"{tag}: {reason}" for tag, reason in sorted(self._not_measured.items())),
         )
+
+
+def _stand_alone(facts: Sequence[Fact]) -> bool:
+    """Whether they are worth judging without rows: no step was made, nor may be."""
+    kinds = [fact.kind for fact in facts]
+    return "out-of-memory" in kinds or kinds.count("skipped-step") >= _MANY_SKIPPED
 
 
 def is_idle_without(rule: Rule, awaited: set[str]) -> bool:

@@ -11,15 +11,19 @@ from sonde.rules.generalisation.assessment import Assessment
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
 from sonde.rules.generalisation.epochs import Epochs
 from sonde.rules.scene import Scene
+from sonde.rules.schedules.first_epoch import FirstEpoch
+from sonde.rules.schedules.first_epoch_spiked import FirstEpochSpiked
+from sonde.rules.schedules.first_epoch_still import FirstEpochStill
 
 
 class PostEpochState(NamedTuple):
-    """The epochs so far, and the last update ratio and learning rates."""
+    """The epochs so far, the last update ratio and learning rates, and the losses of the first epoch."""
 
     epochs: Epochs = Epochs()
     ratio: float = float("nan")
     lr: float = float("nan")
     lr_peak: float = float("nan")
+    first: FirstEpoch = FirstEpoch()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +37,11 @@ class PostEpoch:
     - `evaluation/train_val_gap`: (v − t)/max(t, |v₁|/10);
     - `evaluation/plateau_detected`: 1 where the last three rates were all below 1% either way, else 0; from the second
       epoch on.
+
+    An improvement is told with its band: poor below 1%, acceptable up to 5%, good above.
+
+    After the first epoch the learning rate is judged by its losses: too low where they barely moved, too high where
+    they spiked (the rules `first-epoch-still` and `first-epoch-spiked` say when).
 
     After epochs 2 and 3 and every later one the learning rate is validated: it is too low where neither loss has moved
     by 1% since the first epoch or updates are below 1e-7 of the weights (unless a schedule has brought the rate below a
@@ -51,7 +60,7 @@ class PostEpoch:
         >>> {tag.partition("/")[2]: round(value, 3) for tag, value in values.items()}
         {'improvement_rate': 0.007, 'train_val_gap': 0.354, 'plateau_detected': 0.0}
         >>> print(*evaluation.report(state), sep=chr(10))
-        epoch 4: slowing; validation 2.68 (0.7% better), training 1.98, gap 35%; learning rate fine
+        epoch 4: slowing; validation 2.68 (0.7% better, poor), training 1.98, gap 35%; learning rate fine
           issue: validation improved by 0.7%, less than 1%
           issue: validation is 35% above training, more than 30%; alone it is no overfitting
           try: halve the learning rate (0.1 → 0.05) or decay it; stop if what is left is not worth an epoch
@@ -71,6 +80,7 @@ class PostEpoch:
             ratio if math.isfinite(ratio) else state.ratio,
             lr if math.isfinite(lr) else state.lr,
             float(np.fmax(state.lr_peak, lr)),
+            state.first.after(scene),
         )
         if not state.epochs.ended_at(scene.step):
             return state, {}
@@ -92,13 +102,16 @@ class PostEpoch:
             return []
         found = self.rule.assessed(state.epochs)
         headline = _headline(state, found)
-        if ended.num == 1 or not (ended.first > 0 and ended.trainings[-1] > 0):
+        if not (ended.first > 0 and ended.trainings[-1] > 0):
             return [headline]
+        if ended.num == 1:
+            rate = _first_rate(state.first)
+            return [headline + (f"; learning rate {rate}" if rate else ""), *_tries(_advice(state, found, rate))]
         rate = self._rate(state, found) if self.rule.judges_rate(state.epochs.number) else ""
         return [
             headline + (f"; learning rate {rate}" if rate else ""),
             *(f"  issue: {issue}" for issue in self._issues(found)),
-            *(f"  try: {advice}" for advice in _advice(state, found, rate)),
+            *_tries(_advice(state, found, rate)),
         ]
 
     def _issues(self, found: Assessment) -> Iterator[str]:
@@ -126,9 +139,24 @@ class PostEpoch:
         return "fine"
 
 
+def _first_rate(first: FirstEpoch) -> str:
+    """By the losses of the first epoch; empty where they cannot tell."""
+    found, still, spiked = first.verdict, FirstEpochStill(), FirstEpochSpiked()
+    if found is None:
+        return ""
+    if found.is_spiked(spiked.spike, spiked.rise):
+        return "too high"
+    is_still = found.is_still(still.least_fall, still.hidden)
+    return "" if is_still and first.is_warming_up else "too low" if is_still else "fine"
+
+
+def _tries(advice: Iterator[str]) -> Iterator[str]:
+    return (f"  try: {one}" for one in advice)
+
+
 def _headline(state: PostEpochState, found: Assessment) -> str:
     ended, rate = state.epochs.ended, found.improvement_rate
-    change = f" ({abs(rate):.1%} {'better' if rate >= 0 else 'worse'})" if math.isfinite(rate) else ""
+    change = f" ({abs(rate):.1%} {'better' if rate >= 0 else 'worse'}, {found.progress})" if math.isfinite(rate) else ""
     verdict = f" {found.verdict};" if found.verdict != "unknown" else ""
     gap = f", gap {found.gap:.0%}" if math.isfinite(found.gap) else ""
     losses = f"validation {ended.validations[-1]:.4g}{change}, training {ended.trainings[-1]:.4g}{gap}"

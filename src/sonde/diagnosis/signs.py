@@ -10,8 +10,9 @@ SUDDEN = frozenset({"DAT002", "GRD002", "LOS002", "OPT002", "SCH001", "SYS001", 
 
 BACKDATED = frozenset(
     {
-        *("ACT006", "DAT006", "DAT007", "GEN001", "GEN002", "GEN003", "GEN006", "GRD003", "GRD008", "GRD012", "LOS004"),
-        *("LOS005", "LOS007", "LOS008", "LOS009", "LOS011", "SCH003", "UPD002", "WGT004", "WGT006", "WGT007"),
+        *("ACT006", "DAT006", "DAT007", "GEN001", "GEN002", "GEN003", "GEN006", "GEN007", "GRD003", "GRD008", "GRD012"),
+        *("LOS004", "LOS005", "LOS007", "LOS008", "LOS009", "LOS011", "SCH003", "UPD002", "WGT004", "WGT006", "WGT007"),
+        *("SCH008", "SCH009"),
     }
 )
 """Conditions that are dated back to when they may have begun, often to the first step: they tell no onset."""

@@ -1,5 +1,6 @@
 """A training that is being watched."""
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,8 +30,8 @@ from sonde.monitor.optimizer_hooks import OptimizerHooks, share_between_ranks
 from sonde.monitor.probe_set import ProbeSet
 from sonde.monitor.recording import StepRecording
 from sonde.monitor.sweeps import Sweeps
-from sonde.probes import walks
-from sonde.probes.batches import counts_of
+from sonde.probes import out_of_memory, walks
+from sonde.probes.batches import counts_of, shapes_of
 from sonde.probes.cadences import ON_CPU, ON_GPU, Cadences, with_intervals
 from sonde.probes.events import Events
 from sonde.probes.optimizers import WatchedOptimizer
@@ -84,6 +85,9 @@ class Watch:
         call: ranks.Call,
     ) -> None:
         self._writer, self._models, self._closed = writer, models, False
+        self._optimizers = optimizers
+        self._batch_shapes: dict[str, list[int]] = {}
+        self._error: BaseException | None = None
         given = (p for o in optimizers.values() for group in o.param_groups for p in group["params"])
         device = next((p.device for p in given if p.device.type != "meta"), torch.device("cpu"))
         on_gpu = device.type == "cuda"
@@ -273,6 +277,7 @@ class Watch:
             events.tell(events.waited, waited_s)
             events.tell(events.moment, "monitor")
             with self._guard:
+                self._batch_shapes = shapes_of(batch)
                 found = dict(zip(("samples", "tokens"), counts_of(batch), strict=True))
                 self._iteration.count({quantity: count for quantity, count in found.items() if count is not None})
                 events.tell(events.batch, batch, _targets(batch))
@@ -395,6 +400,10 @@ class Watch:
         """Close and say how the run ended."""
         if self._closed:
             return
+        if ending is Ending.CRASHED:
+            with self._guard:
+                # One that nobody caught is kept by the interpreter.
+                self._note_out_of_memory(self._error or getattr(sys, "last_value", None))
         self._closed = True
         self._hooks.leave()
         self._probes.close()
@@ -409,7 +418,7 @@ class Watch:
             self._writer.end(ending, reason)
             endings.unwatch(self)
             self._iteration.leave()
-            self._models = {}
+            self._models, self._optimizers = {}, {}
             self._audience.leave(f"Sonde: {self.path}: {self._iteration.budget}")
 
     def forget(self) -> None:
@@ -428,9 +437,15 @@ class Watch:
             self.close()
             return
         ending, reason = endings.describe(kind, value)
+        self._error = value
         self._background.drain(_CLOSE_HURRY_S)  # the steps that were made before it count
         self._audience.relay.event("exception", step=self._recording.last_step, data={"reason": reason})
         self.end(ending, reason)
+
+    def _note_out_of_memory(self, error: BaseException | None) -> None:
+        if (failed := out_of_memory.origin(error)) is not None:
+            held = out_of_memory.held_at(failed, self._models, self._optimizers, self._batch_shapes)
+            self._put_event("out-of-memory", held)
 
 
 def _targets(batch: Any) -> Any:

@@ -265,6 +265,17 @@ def counts_of(batch: Any) -> tuple[int | None, int | None]:
     return int(first.shape[0]), int(first.numel()) if is_text else None
 
 
+def shapes_of(batch: Any) -> dict[str, list[int]]:
+    """The shapes of the tensors of a batch, the first 16, by their places; no value is looked at.
+
+    Example:
+        >>> shapes_of({"image": torch.zeros(8, 3, 32, 32), "label": [torch.zeros(8)]})
+        {'image': [8, 3, 32, 32], 'label.0': [8]}
+    """
+    tensors = itertools.islice(_tensors(batch), _MOST_INPUTS)
+    return {place: list(tensor.shape) for place, tensor in tensors if not tensor.is_nested}
+
+
 def _together(name: str, first: float, other: float) -> float:
     """One statistic of two micro-batches, as well as it can be told."""
     if math.isnan(first) or math.isnan(other):

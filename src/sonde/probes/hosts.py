@@ -12,6 +12,7 @@ import numpy as np
 
 from sonde.core.frames import MISSING, Columns
 from sonde.core.records import Float64
+from sonde.probes.host_room import HostRoom
 from sonde.probes.probe import Reading, Row
 
 _YIELDS = {
@@ -19,9 +20,11 @@ _YIELDS = {
     "host/rss_peak": "the most bytes of memory that the process ever held",
     "host/cpu_share": "processor time since the last reading, as a share of all processors that it may use",
     "host/threads": "threads of the process, those of libraries too",
+    "host/available": "bytes of memory that the machine or its container still has for the process, once a second",
 }
 _COLUMNS = Columns("host", tuple(_YIELDS))
 _STATUS = Path("/proc/self/status")
+_ROOM_S = 1.0  # between two looks at the machine's memory, which take the background longer than all the rest
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
@@ -35,7 +38,8 @@ class Hosts:
     The share of processor time is (user + system time) / (elapsed time × processors), since the reading before or, the
     first time, since construction: 1 means that no processor was ever idle. Processes that load data are not counted.
 
-    Without Linux's `/proc` the memory held now and the threads are `MISSING`.
+    Without Linux's `/proc` the memory held now, the threads and the memory that is available are `MISSING`; the last
+    one also within a second of the reading before.
 
     Args:
         status: Where Linux tells about the process.
@@ -53,6 +57,7 @@ class Hosts:
         self._status, self._statm = status, status.with_name("statm")
         self._has_status = status.exists()
         self._last = _times()
+        self._room, self._room_at = HostRoom(proc=status.parents[1]), -_ROOM_S
         self._armed = False
 
     @property
@@ -78,7 +83,7 @@ class Hosts:
         """What only Linux tells."""
         if self._has_status:
             return {}
-        return dict.fromkeys(("host/rss", "host/threads"), f"this system has no {_STATUS}")
+        return dict.fromkeys(("host/rss", "host/threads", "host/available"), f"this system has no {_STATUS}")
 
     def close(self) -> None:
         """Nothing is held."""
@@ -98,8 +103,15 @@ class Hosts:
             "host/rss_peak": status.get("VmHWM", _peak()),
             "host/cpu_share": (busy - busy_before) / elapsed if elapsed > 0 else MISSING,
             "host/threads": status.get("Threads", MISSING),
+            "host/available": self._available(clock),
         }
         return [Row(_COLUMNS, np.array([values[tag] for tag in _COLUMNS.tags], np.float64))]
+
+    def _available(self, clock: float) -> float:
+        if clock - self._room_at < _ROOM_S:
+            return float(MISSING)
+        self._room_at = clock
+        return self._room.read()
 
     def _read_status(self) -> dict[str, float]:
         """Its numbers, those in kB as bytes."""

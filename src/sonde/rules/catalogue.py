@@ -23,6 +23,7 @@ from sonde.rules.generalisation.overfitting import Overfitting
 from sonde.rules.generalisation.training_held_back import TrainingHeldBack
 from sonde.rules.generalisation.underfitting import Underfitting
 from sonde.rules.generalisation.validation_stalls import ValidationStalls
+from sonde.rules.generalisation.validation_without_gain import ValidationWithoutGain
 from sonde.rules.gradients.always_clipped import AlwaysClipped
 from sonde.rules.gradients.batches_scatter import BatchesScatter
 from sonde.rules.gradients.exploding_gradients import ExplodingGradients
@@ -76,6 +77,8 @@ from sonde.rules.precision.overflow_near import OverflowNear
 from sonde.rules.ranks.rank_divergence import RankDivergence
 from sonde.rules.ranks.straggler import Straggler
 from sonde.rules.rule import Rule
+from sonde.rules.schedules.first_epoch_spiked import FirstEpochSpiked
+from sonde.rules.schedules.first_epoch_still import FirstEpochStill
 from sonde.rules.schedules.lr_jump import LrJump
 from sonde.rules.schedules.lr_never_decayed import LrNeverDecayed
 from sonde.rules.schedules.lr_vanished import LrVanished
@@ -84,8 +87,11 @@ from sonde.rules.schedules.sawtooth_descent import SawtoothDescent
 from sonde.rules.schedules.schedule_per_batch import SchedulePerBatch
 from sonde.rules.schedules.trouble_in_warmup import TroubleInWarmup
 from sonde.rules.systems.data_bound import DataBound
+from sonde.rules.systems.gpu_idles import GpuIdles
 from sonde.rules.systems.memory_leak import MemoryLeak
 from sonde.rules.systems.memory_near_limit import MemoryNearLimit
+from sonde.rules.systems.memory_runs_out import MemoryRunsOut
+from sonde.rules.systems.out_of_memory import OutOfMemory
 from sonde.rules.systems.step_time_grows import StepTimeGrows
 from sonde.rules.systems.throughput_drop import ThroughputDrop
 from sonde.rules.systems.watching_problem import WatchingProblem
@@ -129,6 +135,7 @@ RULES: tuple[type[Rule], ...] = (
     EpochAssessment,
     ValidationStalls,
     TrainingHeldBack,
+    ValidationWithoutGain,
     ExplodingGradients,
     GradientSpike,
     GradientsVanishWithDepth,
@@ -186,12 +193,17 @@ RULES: tuple[type[Rule], ...] = (
     SchedulePerBatch,
     SawtoothDescent,
     RateRunsAway,
+    FirstEpochStill,
+    FirstEpochSpiked,
     ThroughputDrop,
     StepTimeGrows,
     DataBound,
     MemoryLeak,
     MemoryNearLimit,
     WatchingProblem,
+    OutOfMemory,
+    MemoryRunsOut,
+    GpuIdles,
     UpdatesTooLarge,
     UpdatesTooSmall,
     LayerNotLearning,

@@ -36,3 +36,11 @@ def test_one_epoch_says_little_and_none_is_an_error() -> None:
     assert math.isnan(assess((2.0,), (1.0,)).improvement_rate)
     with pytest.raises(ValueError, match="as many"):
         assess((1.0, 2.0), (1.0,))
+
+
+@pytest.mark.parametrize(
+    ("now", "band"), [(2.1, "poor"), (1.985, "poor"), (1.975, "acceptable"), (1.905, "acceptable"), (1.89, "good")]
+)
+def test_the_progress_of_an_epoch_has_three_bands(now: float, band: str) -> None:
+    assert assess((2.0, now), (2.0, 1.9)).progress == band
+    assert assess((now,), (1.9,)).progress == "unknown"

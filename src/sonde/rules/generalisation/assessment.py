@@ -1,6 +1,7 @@
 """What a few epochs say of a run: how fast it improves, how wide the gap is, and whether it has stopped."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,8 +10,7 @@ class Assessment(NamedTuple):
     """Of the latest of several epochs.
 
     Attributes:
-        improvement_rate: (v₋ − v)/|v₋| of the last two validation losses; below 1% poor, 1 to 5% acceptable, above
-            good; NaN with fewer than two.
+        improvement_rate: (v₋ − v)/|v₋| of the last two validation losses; NaN with fewer than two.
         gap: (v − t)/max(t, v₀/10): validation above training, relative to the latter, which counts as at least a tenth
             of the first validation loss, since a ratio to nothing means nothing.
         plateau: Whether the last three changes of validation were below 1% each.
@@ -18,6 +18,8 @@ class Assessment(NamedTuple):
             two epochs.
         learning_rate: `too-low` where neither loss has moved by 1% since the first epoch, `too-high` where one is 10%
             above it, else `fine`; `unknown` with fewer than two.
+        progress: Which band the last improvement is in: `poor` below 1%, `acceptable` up to 5%, `good` above; a
+            converged run is poor too. `unknown` with fewer than two.
     """
 
     improvement_rate: float
@@ -25,6 +27,7 @@ class Assessment(NamedTuple):
     plateau: bool
     verdict: str
     learning_rate: str
+    progress: str
 
 
 def assess(
@@ -35,6 +38,7 @@ def assess(
     least_improvement: float = 0.01,
     widest_gap: float = 0.3,
     patience: int = 3,
+    good_improvement: float = 0.05,
 ) -> Assessment:
     """The state of a run by its validation and training losses, one of each an epoch, oldest first.
 
@@ -52,6 +56,7 @@ def assess(
         least_improvement: Relative; larger means sooner "slowing".
         widest_gap: Relative; larger means fewer "overfitting".
         patience: Epochs of a plateau.
+        good_improvement: Relative; above it an epoch's progress is good. Larger means more that are acceptable.
 
     Raises:
         ValueError: There are not as many of one as of the other, or none.
@@ -62,15 +67,15 @@ def assess(
         >>> assess((4.6, 4.4, 4.2, 4.1), (4.5, 4.2, 4.0, 3.9)).verdict
         'underfitting'
         >>> assessment = assess((3.5, 2.8, 2.7, 2.68), (3.2, 2.1, 2.0, 1.98))
-        >>> assessment.verdict, round(assessment.improvement_rate, 4), round(assessment.gap, 2)
-        ('slowing', 0.0074, 0.35)
+        >>> assessment.verdict, round(assessment.improvement_rate, 4), assessment.progress, round(assessment.gap, 2)
+        ('slowing', 0.0074, 'poor', 0.35)
     """
     if len(val) != len(train) or not val:
         raise ValueError(f"`assess(val, train)` needs as many of one as of the other, got {len(val)} and {len(train)}.")
     first_val, first_train = first or (val[0], train[0])
     gap = _share(val[-1] - train[-1], max(train[-1], 0.1 * abs(first_val)))
     if len(val) < 2:
-        return Assessment(float("nan"), gap, False, "unknown", "unknown")
+        return Assessment(float("nan"), gap, False, "unknown", "unknown", "unknown")
     rates = [_share(before - after, abs(before)) for before, after in itertools.pairwise(val)]
     plateau = len(rates) >= patience and all(abs(rate) < least_improvement for rate in rates[-patience:])
     best = min(range(len(val)), key=val.__getitem__)
@@ -88,7 +93,14 @@ def assess(
     else:
         verdict = "slowing" if rates[-1] < least_improvement else "healthy"
     learning_rate = "too-low" if still else "too-high" if too_high else "fine"
-    return Assessment(rates[-1], gap, plateau, verdict, learning_rate)
+    progress = _band(rates[-1], least_improvement, good_improvement)
+    return Assessment(rates[-1], gap, plateau, verdict, learning_rate, progress)
+
+
+def _band(rate: float, least: float, good: float) -> str:
+    if math.isnan(rate):
+        return "unknown"
+    return "poor" if rate < least else "acceptable" if rate <= good else "good"
 
 
 def _share(part: float, whole: float) -> float:

@@ -28,9 +28,10 @@ class EpochAssessment:
         improves by less than `least_improvement` (slowing), `patience` times in a row (plateau), rises while training
         falls with a gap above `widest_gap` (overfitting), has come down by less than a quarter and is slow
         (underfitting); and after the epochs `rate_epochs` and every one after the last of them, whether the learning
-        rate moved anything. Information only: the rules GEN001, GEN002, LOS003 and LOS004 raise the alarms, each with
-        its test against noise. The numbers are the series `evaluation/improvement_rate`, `evaluation/train_val_gap` and
-        `evaluation/plateau_detected`.
+        rate moved anything. The last improvement is told with its band: poor below `least_improvement`, acceptable up
+        to `good_improvement`, good above. Information only: the rules GEN001, GEN002, LOS003 and LOS004 raise the
+        alarms, each with its test against noise. The numbers are the series `evaluation/improvement_rate`,
+        `evaluation/train_val_gap` and `evaluation/plateau_detected`.
 
     Why it matters:
         It is the summary that one would make by eye after each epoch.
@@ -65,6 +66,7 @@ class EpochAssessment:
     widest_gap: float = 0.3
     patience: int = 3
     rate_epochs: tuple[int, ...] = (2, 3)
+    good_improvement: float = 0.05
 
     def init(self) -> Epochs:
         """Before the first step."""
@@ -79,6 +81,7 @@ class EpochAssessment:
             least_improvement=self.least_improvement,
             widest_gap=self.widest_gap,
             patience=self.patience,
+            good_improvement=self.good_improvement,
         )
 
     def judges_rate(self, epoch: int) -> bool:
@@ -102,7 +105,7 @@ class EpochAssessment:
         rate = f", learning rate {assessment.learning_rate}" if self.judges_rate(state.number) else ""
         message = (
             f"{assessment.verdict}: {_CAUSES[assessment.verdict]} ({assessment.improvement_rate:+.1%} since the epoch "
-            f"before, gap {assessment.gap:.0%}{rate})"
+            f"before, {assessment.progress} progress, gap {assessment.gap:.0%}{rate})"
         )
         evidence = (
             Evidence(tag="val/loss", step=look.scene.step, value=ended.validations[-1], expected=ended.validations[-2]),

@@ -16,7 +16,7 @@ from sonde.rules.rule import Look, Sighting
 from sonde.signals.phases import Phase
 from sonde.signals.stalls import Stall, stall
 
-_MEANING = {
+MEANINGS = {
     Stall.UNKNOWN: "of a kind that was not measured",
     Stall.CONVERGED: "converged: little is left to gain",
     Stall.FLAT: "a flat region: small gradients that agree",
@@ -136,7 +136,7 @@ class LossPlateau:
         severity = Severity.WARNING if bad and picture.phase is not Phase.DECAY else Severity.INFO
         message = (
             f"loss {picture.loss_smooth:.4g} has not fallen for {state.num_still} steps, "
-            f"{share:.0%} of what it could fall is left; {_MEANING[kind]}"
+            f"{share:.0%} of what it could fall is left; {MEANINGS[kind]}"
         )
         evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=picture.loss_start)]
         if math.isfinite(picture.grad_median) and math.isfinite(picture.grad_start):

@@ -1,28 +1,23 @@
 """SYS004 memory-leak."""
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.core.records import Float64
 from sonde.rules.rule import Look, Sighting
-from sonde.signals import lines
+from sonde.rules.systems.growth import History, extended, steady_growth
 
 _TAGS = ("memory/allocated", "host/rss")
-_MOST = 48
 
 
 class MemoryLeakState(NamedTuple):
     """Steps and bytes of each series, oldest first; of long runs every second reading is forgotten."""
 
-    allocated: tuple[tuple[int, float], ...] = ()
-    rss: tuple[tuple[int, float], ...] = ()
+    allocated: History = ()
+    rss: History = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,30 +69,21 @@ class MemoryLeak:
             value = look.scene.value(tag)
             if not (math.isfinite(value) and value > 0):
                 continue
-            history = (*histories[place], (look.scene.step, value))
-            histories[place] = history if len(history) <= _MOST else history[1::2]
-            if sighting := self._judge(tag, np.array(histories[place]), look.scene.step):
+            histories[place] = extended(histories[place], look.scene.step, value)
+            if sighting := self._judge(tag, histories[place], look.scene.step):
                 sightings.append(sighting)
         return MemoryLeakState(*histories), sightings
 
-    def _judge(self, tag: str, readings: Float64, step: int) -> Sighting | None:
-        settled = readings[len(readings) // 4 :]
-        if len(settled) < self.min_readings or settled[-1, 0] - settled[0, 0] < self.min_steps:
-            return None
-        steps, values = settled[:, 0], settled[:, 1]
-        line = lines.fit(steps[None], values[None])
-        slope, error = float(line.slope[0]), float(line.slope_error[0])
-        third = len(settled) // 3
-        ends = [0, third, 2 * third, len(settled) - 1]
-        rates = [(values[b] - values[a]) / (steps[b] - steps[a]) for a, b in itertools.pairwise(ends)]
-        total = slope * (steps[-1] - steps[0])
-        if slope <= 5 * error or min(rates) <= 0 or rates[-1] < 0.5 * rates[0]:
-            return None
-        if total < max(self.least_growth * float(np.median(values)), 3e7):
+    def _judge(self, tag: str, history: History, step: int) -> Sighting | None:
+        growth = steady_growth(
+            history, min_readings=self.min_readings, min_steps=self.min_steps, least_growth=self.least_growth
+        )
+        if growth is None:
             return None
         where = "the GPU" if tag == _TAGS[0] else "the host"
         message = (
-            f"memory on {where} grows by {slope / 1e3:.3g} kB a step, {total / 1e6:.3g} MB since step {steps[0]:.0f}"
+            f"memory on {where} grows by {growth.slope / 1e3:.3g} kB a step, "
+            f"{growth.total / 1e6:.3g} MB since step {growth.since}"
         )
-        evidence = Evidence(tag=tag, step=step, value=float(values[-1]), expected=float(values[0]))
-        return Sighting(Severity.WARNING, message, evidence=(evidence,), since=int(steps[0]))
+        evidence = Evidence(tag=tag, step=step, value=growth.last, expected=growth.first)
+        return Sighting(Severity.WARNING, message, evidence=(evidence,), since=growth.since)

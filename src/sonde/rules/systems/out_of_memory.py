@@ -1,0 +1,136 @@
+"""SYS007 out-of-memory."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+from sonde.rules.scene import Scene
+from sonde.rules.systems.sizes import sized
+
+_KINDS = {
+    "memory/activations": "activations and other",
+    "memory/parameters": "parameters",
+    "memory/gradients": "gradients",
+    "memory/optimizer": "optimiser state",
+    "memory/buffers": "buffers",
+}
+_PHASES = {
+    "forward": "the forward pass",
+    "backward": "the backward pass",
+    "optimizer": "the optimiser's step",
+}
+
+
+class OutOfMemoryState(NamedTuple):
+    """The micro-batch and its sequence length, as they were last measured."""
+
+    size: float = float("nan")
+    sequence: float = float("nan")
+
+    def after(self, scene: Scene) -> "OutOfMemoryState":
+        """With what one more step tells."""
+        if "batch/size" not in scene:
+            return self
+        return OutOfMemoryState(scene.value("batch/size"), scene.value("batch/sequence"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutOfMemory:
+    """The training ended because an allocation of memory failed.
+
+    What it detects:
+        - An event `out-of-memory`: an exception left the training that was a failed allocation, or came of one:
+          torch's `OutOfMemoryError`, an error of its CPU allocator, or a `MemoryError`.
+        - A failure that the training's own code handles, and goes on, is none.
+
+    Why it matters:
+        The run is over. What was not saved is lost.
+
+    Evidence:
+        The event: the step, the device, how much was asked for, in which pass and module, the shapes of the batch in
+        hand, and the memory by kind: parameters, gradients, optimiser state, buffers, and on a GPU what is left of the
+        peak, which is mostly activations. On a CPU the rest of the process is named instead.
+
+    What to do:
+        - Activations are most of it: a smaller micro-batch with more accumulation, shorter sequences, activation
+          checkpointing, bf16.
+        - Parameters, gradients and optimiser state are most of it: an optimiser with less state, a sharded one, or a
+          smaller model.
+        - Memory grew for long before (SYS004, SYS008): look for what is kept from step to step.
+
+    When it is wrong:
+        Never about the failure. Another process may have taken the memory: then the kinds add up to far less than the
+        device has.
+
+    References:
+        PyTorch documentation, CUDA semantics, section memory management.
+    """
+
+    code: ClassVar[str] = "SYS007"
+    name: ClassVar[str] = "out-of-memory"
+    needs: ClassVar[tuple[str, ...]] = ()
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.MEMORY_NEAR_LIMIT, Cause.MEMORY_LEAK)
+    quiet_steps: ClassVar[int] = 300
+
+    def init(self) -> OutOfMemoryState:
+        """Before the first step."""
+        return OutOfMemoryState()
+
+    def step(self, state: OutOfMemoryState, look: Look) -> tuple[OutOfMemoryState, Sequence[Sighting]]:
+        """Look at what is said of one more step."""
+        state = state.after(look.scene)
+        events = [fact.data for fact in look.scene.facts if fact.kind == "out-of-memory"]
+        return state, [_sighting(state, look.scene.step, data) for data in events[-1:]]
+
+
+def _sighting(state: OutOfMemoryState, step: int, data: Mapping[str, Any]) -> Sighting:
+    memory = {tag: float(number) for tag, number in dict(data.get("memory") or {}).items()}
+    is_host = data.get("device") == "cpu"
+    kinds = {tag: memory[tag] for tag in _KINDS if memory.get(tag, 0.0) > 0}
+    module = str(data.get("module") or "")
+    where = _PHASES.get(str(data.get("phase")), "")
+    device = "the host" if is_host else f"the GPU ({data['device']})" if data.get("device") else "the device"
+    requested = data.get("requested")
+    message = "; ".join(
+        part
+        for part in (
+            f"step {step + 1} ran out of memory on {device}"
+            + (f" in {where}" if where else "")
+            + (f", {sized(float(requested))} more were asked for" if requested else ""),
+            _batch(state, dict(data.get("batch") or {})),
+            _held(kinds, memory, is_host=is_host),
+        )
+        if part
+    )
+    evidence = [
+        Evidence(tag=tag, step=step, value=number) for tag, number in sorted(kinds.items(), key=lambda item: -item[1])
+    ]
+    return Sighting(Severity.CRITICAL, message, where=(module,) if module else (), evidence=tuple(evidence))
+
+
+def _batch(state: OutOfMemoryState, shapes: Mapping[str, Any]) -> str:
+    """The batch in hand, or what is known of those before."""
+    if shapes:
+        told = (f"{'×'.join(map(str, shape)) or 'a scalar'}{_place(place)}" for place, shape in shapes.items())
+        return f"the batch in hand: {', '.join(told)}"
+    if state.size > 0:
+        long = f" of length {state.sequence:.0f}" if state.sequence > 0 else ""
+        return f"its batch is not known, the last that was measured had {state.size:.0f} examples{long}"
+    return ""
+
+
+def _place(place: str) -> str:
+    return f" (tensor {place})" if place.isdigit() else f" ({place})" if place else ""
+
+
+def _held(kinds: Mapping[str, float], memory: Mapping[str, float], *, is_host: bool) -> str:
+    parts = [f"{_KINDS[tag]} {sized(number)}" for tag, number in kinds.items()]
+    rest = memory.get("host/rss", 0.0) - sum(kinds.values())
+    if is_host and rest > 0:
+        parts.insert(0, f"activations and the rest of the process {sized(rest)}")
+    total = memory.get("memory/total", 0.0)
+    whole = f" of {sized(total)}" if total > 0 and not is_host else ""
+    return f"memory held{whole}: {', '.join(parts)}" if parts else ""

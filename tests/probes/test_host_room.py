@@ -1,0 +1,46 @@
+from pathlib import Path
+
+import pytest
+
+from sonde.probes.host_room import HostRoom
+
+MEMINFO = "MemTotal:       24684100 kB\nMemFree:         2986992 kB\nMemAvailable:   20000000 kB\n"
+
+
+def _written(root: Path, files: dict[str, str]) -> HostRoom:
+    for name, text in {"proc/meminfo": MEMINFO, **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return HostRoom(proc=root / "proc", groups=root / "groups")
+
+
+def test_without_a_limit_it_is_what_the_machine_has_available(tmp_path: Path) -> None:
+    assert _written(tmp_path, {}).read() == 20_000_000 * 1024
+
+
+@pytest.mark.parametrize("folder", ["groups/job/7", "groups"], ids=["its own group", "a container's root"])
+def test_a_control_group_counts_without_the_pages_that_can_be_dropped(tmp_path: Path, folder: str) -> None:
+    files = {
+        "proc/self/cgroup": "0::/job/7\n",
+        f"{folder}/memory.max": "8000000\n",
+        f"{folder}/memory.current": "6000000\n",
+        f"{folder}/memory.stat": "anon 5000000\ninactive_file 500000\n",
+    }
+    assert _written(tmp_path, files).read() == 2_500_000
+
+
+def test_the_first_version_of_control_groups_counts_too(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "5:cpu:/\n4:memory:/job\n0::/\n",
+        "groups/memory/job/memory.limit_in_bytes": "8000000\n",
+        "groups/memory/job/memory.usage_in_bytes": "6000000\n",
+        "groups/memory/job/memory.stat": "inactive_file 1\ntotal_inactive_file 1000000\n",
+    }
+    assert _written(tmp_path, files).read() == 3_000_000
+
+
+@pytest.mark.parametrize("limit", ["max\n", "9223372036854771712\n", ""])
+def test_a_group_without_a_limit_leaves_what_the_machine_has(tmp_path: Path, limit: str) -> None:
+    files = {"proc/self/cgroup": "0::/\n", "groups/memory.max": limit, "groups/memory.current": "6000000\n"}
+    assert _written(tmp_path, files).read() == 20_000_000 * 1024
