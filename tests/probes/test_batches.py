@@ -1,6 +1,5 @@
 """What the model is given."""
 
-import contextlib
 import copy
 import functools
 import math
@@ -472,7 +471,11 @@ def trained(watched: Watched, device: torch.device) -> list[Tensor]:
     ).to(device)
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
     probes = watched(net, optimizer, device)
-    events = Events(contextlib.nullcontext())
+
+    def failed(error: Exception) -> None:
+        raise error
+
+    events = Events(failed)
     for probe in probes:
         if isinstance(probe, Memory | Phases):
             probe.listen(events)

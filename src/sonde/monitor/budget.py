@@ -50,6 +50,7 @@ class Budget:
         self._late_floor_s = floor_s or _FLOOR_S.get(device.type, _FLOOR_ELSEWHERE_S)
         first_s = self._late_floor_s if self._on_gpu or floor_s is not None else _CLOSE_FLOOR_S
         self._adaptive = Adaptive(budget=min(share, 1.0), floor_s=first_s)
+        self._brisk = replace(self._adaptive, decay=_BRISK_DECAY)
         self._state = self._adaptive.init()
         self._charges = Charges()
         self._usual_s = 0.0
@@ -128,10 +129,10 @@ class Budget:
         self.num_steps += 1
         if self.num_steps == _CLOSE_STEPS and self._adaptive.floor_s != self._late_floor_s:
             self._adaptive = replace(self._adaptive, floor_s=self._late_floor_s)
+            self._brisk = replace(self._brisk, floor_s=self._late_floor_s)
         is_preparing = self._is_preparing and self.num_steps <= _MOST_PREPARING_STEPS
         if self._is_limited and not is_preparing and self.num_steps > _PREPARING_STEPS:
-            is_brisk = self._state.stretch >= _BRISK_STRETCH
-            adaptive = replace(self._adaptive, decay=_BRISK_DECAY) if is_brisk else self._adaptive
+            adaptive = self._brisk if self._state.stretch >= _BRISK_STRETCH else self._adaptive
             self._state, _ = adaptive.step(self._state, own_s, self._usual_s)
         self._is_preparing, self._will_prepare = self._will_prepare, False
         self._sampled = self._on_gpu and self.num_steps % _SAMPLED_STEPS == 0

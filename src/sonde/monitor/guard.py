@@ -25,3 +25,13 @@ class Guard:
             return False
         self._fail(value)
         return True
+
+    def failed(self, error: Exception) -> None:
+        """A fault that was caught where it happened.
+
+        Raises:
+            Exception: that fault, where the guard is strict.
+        """
+        if self._strict:
+            raise error
+        self._fail(error)

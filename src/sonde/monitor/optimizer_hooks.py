@@ -158,8 +158,9 @@ class OptimizerHooks:
         for hooked in self._hooked.values():
             if hooked.is_captured and not hooked.num_steps:
                 optimizer, events = hooked.watched.optimizer, self._events
-                for listeners in (events.optimizer_enters, events.gradients, events.optimizer_left):
-                    events.tell(listeners, optimizer)
+                with self._guard, torch.no_grad():
+                    for listeners in (events.optimizer_enters, events.gradients, events.optimizer_left):
+                        events.tell(listeners, optimizer)
                 hooked.num_steps = 1
 
     def resume(self) -> None:
@@ -177,7 +178,7 @@ class OptimizerHooks:
             hooked.is_captured = True
             return
         began = work.begin("pre")
-        with self._guard:
+        with self._guard, torch.no_grad():
             self._enter(hooked, args[1] if len(args) > 1 else kwargs.get("closure"))
         work.end("pre", began)
         hooked.entered = time.perf_counter()
@@ -215,12 +216,13 @@ class OptimizerHooks:
                 self._say_unclosed()
             return
         began = work.begin("post")
-        events.tell(events.moment, "optimizer-done")
-        events.tell(events.moment, "monitor")
-        if hooked.has_closure:  # its gradients came into being inside of the step, and are still there
-            events.tell(events.gradients, optimizer)
-        events.tell(events.optimizer_left, optimizer)
-        events.tell(events.moment, "monitor-done")
+        with self._guard, torch.no_grad():
+            events.tell(events.moment, "optimizer-done")
+            events.tell(events.moment, "monitor")
+            if hooked.has_closure:  # its gradients came into being inside of the step, and are still there
+                events.tell(events.gradients, optimizer)
+            events.tell(events.optimizer_left, optimizer)
+            events.tell(events.moment, "monitor-done")
         work.end("post", began)
 
     def _follow(self, hooked: _Hooked) -> None:
@@ -243,13 +245,14 @@ class OptimizerHooks:
         if all(hooked.num_steps >= _MOST_MEASURED for hooked in self._hooked.values()):
             return
         began = work.begin("clip")
-        if clip.done:
-            events.tell(events.moment, "clip-done")
-        events.tell(events.moment, "monitor")
-        events.tell(events.clip, clip)
-        events.tell(events.moment, "monitor-done")
-        if not clip.done:
-            events.tell(events.moment, "clip")
+        with self._guard, torch.no_grad():
+            if clip.done:
+                events.tell(events.moment, "clip-done")
+            events.tell(events.moment, "monitor")
+            events.tell(events.clip, clip)
+            events.tell(events.moment, "monitor-done")
+            if not clip.done:
+                events.tell(events.moment, "clip")
         work.end("clip", began)
 
     def _on_scaler(self, event: ScalerStep) -> None:

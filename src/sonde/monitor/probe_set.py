@@ -123,13 +123,13 @@ class ProbeSet:
         num_begun = len(self._begun)
         with self._guard:
             self._preflight.arm()
-        for family, probe in self._sampled:
-            slots = self._schedule.slots(family, probe.num_slots)
-            if slots:
-                self._armed.append(probe)  # also where it fails: what it has hooked by then must go
-                self._begun.update((probe, slot) for slot in slots)
-                with self._guard:
-                    probe.arm(slots)
+        if not self._schedule.is_idle:
+            for family, probe in self._sampled:
+                if slots := self._schedule.slots(family, probe.num_slots):
+                    self._armed.append(probe)  # also where it fails: what it has hooked by then must go
+                    self._begun.update((probe, slot) for slot in slots)
+                    with self._guard:
+                        probe.arm(slots)
         self._let_go()
         return len(self._begun) > num_begun
 
@@ -140,8 +140,10 @@ class ProbeSet:
         sampled = [p for _, p in self._sampled if p in armed or p in self._late] if armed else self._late
         everyone: list[Probe | Standing] = [*self._standing, *sampled]
         for probe in everyone:
-            with self._guard:
+            try:
                 readings += probe.collect()
+            except Exception as error:
+                self._guard.failed(error)
         for probe in armed:
             with self._guard:
                 self._tell(probe)

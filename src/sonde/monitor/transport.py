@@ -60,8 +60,8 @@ class AtOnce:
 
     def send(self, parts: Sequence[Tensor], *, essential: bool = False) -> Delivery | None:
         """Copy the numbers now: the tensors may change as soon as this returns."""
-        if all(part.numel() == 1 for part in parts):  # the loss and its parts alone, as in most steps
-            return _Here(np.array([part.item() for part in parts], np.float64))
+        if len(parts) == 1 and parts[0].dtype is torch.float64 and parts[0].is_cpu:  # as in most steps
+            return _Here(parts[0].detach().numpy().reshape(-1).copy())
         pieces = [part.detach().reshape(-1).to("cpu", torch.float64).numpy() for part in parts]
         return _Here(np.concatenate([np.empty(0), *pieces]))
 

@@ -146,7 +146,7 @@ class Watch:
         share_between_ranks(watched, call, cadence, notices)
         # Where parameters are split, all ranks must measure the same at each step.
         self._sweeps.are_allowed = all(one.sharing is None for one in watched)
-        self._events = Events(self._guard)
+        self._events = Events(self._guard.failed)
         self._iteration = Iteration(
             device, watched, self._schedule, self._mailbox, self._guard, share=share, floor_s=floor_s
         )

@@ -1,7 +1,6 @@
 """What happens in a watched training, and who is told of it."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
@@ -17,11 +16,11 @@ class Events:
     A listener that fails does not keep the others from being told.
 
     Args:
-        guard: Keeps our faults from the training.
+        failed: Told about a fault of a listener.
     """
 
-    def __init__(self, guard: AbstractContextManager[bool | None]) -> None:
-        self._guard = guard
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
+        self._failed = failed
         self.moment: list[Callable[[str], None]] = []
         """A moment of the iteration: `begin`, `optimizer`, `clip` and `monitor` (we work), each of the last three with
         its end, such as `optimizer-done`."""
@@ -52,5 +51,7 @@ class Events:
     def tell(self, listeners: list[Callable[..., None]], *what: Any) -> None:
         """Tell the listeners of one of the lists."""
         for listener in listeners:
-            with self._guard:
+            try:  # a `with` for each costs more than most listeners
                 listener(*what)
+            except Exception as error:
+                self._failed(error)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from itertools import repeat
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -108,8 +108,10 @@ class Gradients:
 
     def _read(self) -> None:
         watched, due = self._watched, self._due
-        with_sketch = due.due("cosines") or due.due("cosines", 1)
-        slots = due.slots("rotating", len(watched.slots))
+        with_sketch, slots = False, cast("Sequence[int]", ())
+        if not due.is_quiet:
+            with_sketch = due.due("cosines") or due.due("cosines", 1)
+            slots = due.slots("rotating", len(watched.slots))
         steps = watched.steps()
         if steps is not None and self._are_read_at_once(steps, slots, with_sketch):
             return
@@ -121,7 +123,7 @@ class Gradients:
             found = watched.stats(("gradients", None if whole else names), tensors)(tensors, sketch=with_sketch)
             key = Key(Part.GRADIENTS, names)
             watched.add(key, found.rows)
-            watched.numbers.has_layers = due.due("layers")
+            watched.numbers.has_layers = not due.is_quiet and due.due("layers")
             note_infinite(watched, key, found, tensors)
             if (sketch := honest_sketch(watched, found)) is not None:
                 products = self._cosines.take(due.iteration, names, sketch)

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -57,7 +56,6 @@ class ParameterSteps:
         events.clip.append(self._clip)
         events.scaler_step.append(self._scaler_step)
 
-    @torch.no_grad()
     def _enters(self, optimizer: Optimizer) -> None:
         followed = self._followed[id(optimizer)]
         followed.refresh()
@@ -70,13 +68,11 @@ class ParameterSteps:
         if not watched.is_blind:
             followed.weights.copy()
 
-    @torch.no_grad()
     def _gradients(self, optimizer: Optimizer) -> None:
         followed = self._followed[id(optimizer)]
         if not followed.watched.is_blind:
             followed.gradients.use()
 
-    @torch.no_grad()
     def _left(self, optimizer: Optimizer) -> None:
         followed = self._followed[id(optimizer)]
         watched = followed.watched
@@ -88,7 +84,6 @@ class ParameterSteps:
             if watched.sharing is not None:  # the other ranks wait for us, whatever went wrong
                 watched.sharing.finish(watched.numbers)
 
-    @torch.no_grad()
     def _clip(self, clip: Clip) -> None:
         for followed in self._followed.values():
             followed.refresh()

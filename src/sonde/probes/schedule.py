@@ -11,6 +11,8 @@ from sonde.probes.cadences import Cadences
 _MOST_EARLY = 100  # slots: with a thousand blocks the first steps would be twice as long
 _ROUNDING = 1e-6  # iterations
 _NEVER = 1 << 62
+FOR_COSINES = 3
+"""Iterations in a row: a sketch of the weights before, one after it, and that of the update before."""
 
 
 class Due(Protocol):
@@ -29,6 +31,10 @@ class Due(Protocol):
 
     def slots(self, family: str, num_slots: int) -> Sequence[int]:
         """Which of a family's slots have their turn now."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has its turn now, nor cosines soon, which need some iterations in a row."""
 
 
 class _Clock(NamedTuple):
@@ -76,6 +82,8 @@ class Schedule:
         """Those with slots in this iteration."""
         self._soonest = 0
         """Before this iteration there is nothing to find out."""
+        self._quiet_before = 0
+        """Before this one, cosines have no turn soon."""
 
     @property
     def iteration(self) -> int:
@@ -125,6 +133,16 @@ class Schedule:
         self._sweep = Burst(self._iteration + 1, num_steps)
         self._look_anew()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing that was asked for before has its turn now."""
+        return not self._present
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has its turn now, nor cosines soon, which need some iterations in a row."""
+        return not self._present and self._iteration < self._quiet_before
+
     def due(self, family: str, ahead: int = 0) -> bool:
         """Whether a family (a field of `Cadences`) has its turn now, or so many iterations ahead."""
         turn = self._turn(family, 1)
@@ -144,7 +162,7 @@ class Schedule:
         return turn
 
     def _look_anew(self) -> None:
-        self._soonest = 0
+        self._soonest = self._quiet_before = 0
         for turn in self._turns.values():
             turn.following = 0
 
@@ -160,6 +178,8 @@ class Schedule:
                     self._present.append(turn)
                 turn.following = self._following(turn)
         following = [turn.following for turn in self._turns.values()]
+        cosines = self._turns.get(("cosines", 1))
+        self._quiet_before = 0 if cosines is None else cosines.following - FOR_COSINES + 1
         self._soonest = min([*following, *(change for change in changes if change > iteration)], default=_NEVER)
 
     def _found(self, turn: _Turn, iteration: int) -> Sequence[int]:

@@ -64,6 +64,9 @@ class Sharing:
         """The optimiser's own steps."""
         return self._exchange.agreement.step
 
+    is_quiet = False
+    """The ranks wait for each other at every step anyway."""
+
     def due(self, family: str, ahead: int = 0) -> bool:
         """Whether a family has its turn in the step that has begun."""
         return family != "cosines" and ahead == 0 and self._exchange.agreement.due(getattr(self.cadences, family))

@@ -13,13 +13,12 @@ from sonde.probes.consecutive import ConsecutiveChanges
 from sonde.probes.gradients import honest_sketch, note_infinite
 from sonde.probes.optimizer_numbers import Key, Part
 from sonde.probes.optimizers import WatchedOptimizer, pieces
-from sonde.probes.schedule import Due
+from sonde.probes.schedule import FOR_COSINES, Due
 
 if TYPE_CHECKING:
     from sonde.kernels.triton_steps import TritonSteps
 
 _NEVER = -2
-_FOR_COSINES = 3  # iterations in a row: a sketch of the weights before, one after it, and that of the update before
 
 
 class _Before(NamedTuple):
@@ -64,6 +63,8 @@ class Weights:
         """Before the step: keep what is needed to tell the update."""
         watched = self._watched
         self._before, self._is_followed = [], False
+        if self._due.is_quiet:
+            return
         # A second step in one iteration begins with weights that nobody has read.
         was_read = self._read_in == self._schedule.iteration - 1 and not self._has_stepped
         self._is_known = was_read and watched.sharing is None
@@ -97,12 +98,14 @@ class Weights:
     def read(self) -> None:
         """After the step: what it changed, and the weights as they are now."""
         self._has_stepped = True
-        self._read_updates()
-        self._read_weights()
+        if self._before:
+            self._read_updates()
+        if not self._due.is_quiet:
+            self._read_weights()
 
     def _read_updates(self) -> None:
         watched = self._watched
-        steps = self._following() if self._before else None
+        steps = self._following()
         if len(self._before) == sum(bool(some.parameters) for some in watched.update_slots):
             watched.numbers.has_whole_updates = True
         for slot, copies in self._before:
@@ -128,7 +131,7 @@ class Weights:
                 histogram = watched.stats((prepared, slot), some)(some, histogram=True).histogram
                 assert histogram is not None
                 watched.add(Key(Part.WEIGHT_HISTOGRAM, watched.slots[slot].names, slot), histogram)
-        with_sketch = any(due.due("cosines", ahead) for ahead in range(_FOR_COSINES))
+        with_sketch = any(due.due("cosines", ahead) for ahead in range(FOR_COSINES))
         if not (with_sketch or due.due("layers")) or not watched.watched:
             return
         steps = self._following()
