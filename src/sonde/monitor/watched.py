@@ -34,6 +34,7 @@ from sonde.monitor.stepping import Stepping, share_between_ranks
 from sonde.monitor.sweeps import Sweeps
 from sonde.monitor.transport import NOTHING, Delivery
 from sonde.probes import walks
+from sonde.probes.model_table import model_table
 from sonde.probes.parameters import Watched, parameter_names
 from sonde.sinks.sink import Sink
 from sonde.store import endings
@@ -136,10 +137,15 @@ class Watch:
         def names() -> dict[int, str]:
             return parameter_names(self._models)  # which are let go of at the end
 
+        def names_anew() -> dict[int, str]:  # parameters have come, or have got their shape
+            with self._guard:
+                self._writer.describe(model_table(self._models, optimizers))
+            return names()
+
         reader = ParameterReader(
             self._schedule,
             on_gpu=on_gpu,
-            names=names,
+            names=names_anew,
             not_measured=notices.not_measured,
         )
         for one in optimised.values():
