@@ -66,7 +66,7 @@ class Circumstances(NamedTuple):
         """With what one more step tells."""
         new = self._after_weights(scene)._after_outputs(scene)._after_rates(scene)
         known: dict[str, Any] = {}
-        if new.is_short is None and (model := scene.kinds.model) is not None:
+        if not new.is_short and (model := scene.kinds.model) is not None:
             known["is_short"] = not _SHORT.isdisjoint(model.dtypes)
         if not new.is_sequence and "batch/size" in scene:
             known["is_sequence"] = "batch/sequence" in scene
