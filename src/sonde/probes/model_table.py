@@ -70,12 +70,11 @@ def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimi
     found: dict[int, tuple[Tensor, Kind]] = {}
     others: dict[int, list[str]] = {}
     """Every name of each parameter."""
-    for place in (place for name, model in models.items() for place in _places(name, model)):
-        own = type(place.module)
+    for prefix, place in ((prefix, place) for prefix, model in models.items() for place in _places(prefix, model)):
         if not place.is_alias and not _is_wrapper(place.module):
-            name = clean_name(place.name) or "model"
+            name = clean_name(place.name) if place.depth else prefix or "model"
             if is_name(name):
-                modules.append(ModuleRow(name=name, type=_class_name(own), depth=place.depth))
+                modules.append(ModuleRow(name=name, type=_class_name(type(place.module)), depth=place.depth))
             else:
                 left_out[_ODD_NAME] += 1
         for local, parameter in vars(place.module)["_parameters"].items():
