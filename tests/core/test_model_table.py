@@ -64,7 +64,7 @@ def test_whatever_stands_in_place_of_a_member_is_refused_or_read_and_nothing_els
     except FormatError:
         return
     assert table.num_values >= 0
-    assert all(is_name(row.name) for row in (*table.modules, *table.parameters))
+    assert all(is_name(name) for name in [row.name for row in table.modules] + [row.name for row in table.parameters])
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_rules_are_told_the_table_live_as_in_replay(tmp_path: Path, doctor: Lite
         for _ in range(60):
             words = torch.randint(0, 20, (32,))
             loss = nn.functional.cross_entropy(model.out(model.lookup(words)), words % 4)
-            loss.backward()
+            torch.autograd.backward(loss)
             optimizer.step()
             optimizer.zero_grad()
             watch.step(loss)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sonde.diagnosis.remedies import one_step_larger
 from sonde.rules.generalisation.assessment import Assessment
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
 from sonde.rules.generalisation.epochs import Epochs
@@ -14,12 +15,13 @@ from sonde.rules.scene import Scene
 
 
 class PostEpochState(NamedTuple):
-    """The epochs so far, and the last update ratio and learning rates."""
+    """The epochs so far, the last update ratio and learning rates, and how wide the model is."""
 
     epochs: Epochs = Epochs()
     ratio: float = float("nan")
     lr: float = float("nan")
     lr_peak: float = float("nan")
+    width: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +73,7 @@ class PostEpoch:
             ratio if math.isfinite(ratio) else state.ratio,
             lr if math.isfinite(lr) else state.lr,
             float(np.fmax(state.lr_peak, lr)),
+            state.width if scene.kinds.model is None else scene.kinds.model.width,
         )
         if not state.epochs.ended_at(scene.step):
             return state, {}
@@ -148,7 +151,7 @@ def _advice(state: PostEpochState, found: Assessment, rate: str) -> Iterator[str
         yield f"keep the weights of step {ended.steps[best]}, where validation was best"
         yield "dropout 0.1, weight decay 0.01, label smoothing 0.1, or more data"
     if found.verdict == "underfitting":
-        yield "less dropout and weight decay, then a larger model (one step: 512 → 768 wide, 6 → 8 layers)"
+        yield f"less dropout and weight decay, then a larger model: {one_step_larger(state.width)}"
 
 
 def _change(lr: float, factor: float) -> str:

@@ -215,10 +215,19 @@ def _lower_eps(picture: Picture) -> Remedy:
     return Remedy(action=Action.FIX_LOOP, args={"eps": eps}, safety=Safety.ADVICE, text=text)
 
 
-def _capacity(picture: Picture) -> Remedy:
-    width = picture.width or 0
+def one_step_larger(width: int | None) -> str:
+    """How to make a model larger, with its own width where that is known.
+
+    Example:
+        >>> one_step_larger(16)
+        'half as wide again (16 → 24), or a third more layers'
+    """
     change = f" ({width:,} → {-(-3 * width // 2):,})" if width else ""
-    text = f"make the model one step larger: half as wide again{change}, or a third more layers"
+    return f"half as wide again{change}, or a third more layers"
+
+
+def _capacity(picture: Picture) -> Remedy:
+    text = f"make the model one step larger: {one_step_larger(picture.width)}"
     return Remedy(action=Action.MORE_CAPACITY, safety=Safety.ADVICE, text=text)
 
 

@@ -34,6 +34,8 @@ class _Place(NamedTuple):
     name: str
     module: nn.Module
     depth: int
+    model: str
+    """Name of the model, which the model itself has."""
     is_alias: bool
     """Whether it was met before, under another name."""
 
@@ -70,9 +72,9 @@ def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimi
     found: dict[int, tuple[Tensor, Kind]] = {}
     others: dict[int, list[str]] = {}
     """Every name of each parameter."""
-    for prefix, place in ((prefix, place) for prefix, model in models.items() for place in _places(prefix, model)):
+    for place in (place for prefix, model in models.items() for place in _places(prefix, model)):
         if not place.is_alias and not _is_wrapper(place.module):
-            name = clean_name(place.name) if place.depth else prefix or "model"
+            name = clean_name(place.name) if place.depth else place.model
             if is_name(name):
                 modules.append(ModuleRow(name=name, type=_class_name(type(place.module)), depth=place.depth))
             else:
@@ -111,12 +113,12 @@ def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimi
     return ModelTable(modules=tuple(_once(modules)), parameters=tuple(rows), left_out=dict(left_out))
 
 
-def _places(name: str, model: nn.Module) -> Iterator[_Place]:
+def _places(prefix: str, model: nn.Module) -> Iterator[_Place]:
     """A model and its modules, outer ones first; a module inside itself is not entered again."""
     seen: set[int] = set()
     inside: set[int] = set()
     num_aliases = 0
-    waiting: list[tuple[str, nn.Module, int] | int] = [(name, model, 0)]
+    waiting: list[tuple[str, nn.Module, int] | int] = [(prefix, model, 0)]
     while waiting:
         one = waiting.pop()
         if isinstance(one, int):  # what lies inside of it is done
@@ -127,7 +129,7 @@ def _places(name: str, model: nn.Module) -> Iterator[_Place]:
         num_aliases += is_alias
         if id(module) in inside or num_aliases > _MOST_ALIASES:
             continue
-        yield _Place(name, module, depth, is_alias)
+        yield _Place(name, module, depth, prefix or "model", is_alias)
         seen.add(id(module))
         inside.add(id(module))
         waiting.append(id(module))
