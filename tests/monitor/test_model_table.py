@@ -34,6 +34,7 @@ def test_parameters_that_come_later_or_get_their_shape_later_are_in_the_table(tm
             if step == 1:
                 optimizer.add_param_group({"params": added.parameters()})
     table = _model(tmp_path / "a")
+    assert "## Model\n\n6 parameters with" in sonde.report(tmp_path / "a").markdown()
     assert {row.name: (row.shape, row.group) for row in table.parameters} == {
         "0.weight": ((3, 2), 0),
         "0.bias": ((3,), 0),
