@@ -1,5 +1,6 @@
 """What `watch` says of a model in `run.json`, and that rules are told it live as in replay."""
 
+import json
 from pathlib import Path
 from typing import Literal
 
@@ -44,6 +45,23 @@ def test_parameters_that_come_later_or_get_their_shape_later_are_in_the_table(tm
         "late.bias": ((1,), 1),
     }
     assert table.left_out == {}
+
+
+def test_a_run_whose_table_is_damaged_is_continued_and_gets_a_new_one(tmp_path: Path) -> None:
+    with sonde.record(tmp_path / "a") as writer:
+        writer.log(1, {"loss": 1.0})
+    said = json.loads((tmp_path / "a/run.json").read_text())
+    (tmp_path / "a/run.json").write_text(json.dumps({**said, "model": {"version": "\x1b"}}))
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with sonde.watch(model, optimizer, run=tmp_path / "a", console="quiet", doctor="thread", strict=True) as watch:
+        for _ in range(3):
+            loss = model(torch.ones(4, 2)).mean()
+            loss.backward()
+            optimizer.step()
+            watch.step(loss)
+    assert [row.name for row in _model(tmp_path / "a").parameters] == ["weight", "bias"]
+    assert not sonde.load(tmp_path / "a").events("monitor-problem")
 
 
 class Reader(nn.Module):

@@ -1,9 +1,11 @@
 """A doctor who is told messages and gives answers: the same beside the training and in a process of its own."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sonde.core import strict_json
+from sonde.core.errors import FormatError
 from sonde.core.findings import Finding
 from sonde.core.model_table import ModelTable
 from sonde.diagnosis.across import Compared, compared
@@ -61,7 +63,9 @@ class Consultation:
             self._settings = message.body
             self._begin()
         elif message.kind == wire.MODEL:
-            self._model = ModelTable.from_json(message.body)
+            self._model = None
+            with contextlib.suppress(FormatError):  # of a run that is continued, and damaged: as a replay would have it
+                self._model = ModelTable.from_json(message.body)
             doctor.describe(self._model)
         elif message.kind == wire.PLACE:
             self._folder = message.body["run"]
