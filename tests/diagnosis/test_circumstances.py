@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
+from sonde.core.model_table import ModelTable, ParameterRow
+from sonde.core.parameter_kinds import Kind
 from sonde.diagnosis.circumstances import Circumstances
+from sonde.rules.kinds import Kinds
 from sonde.rules.scene import Fact, Layers, Scene
 from sonde.signals import states
 
@@ -59,20 +62,19 @@ def test_that_nothing_is_fp16_is_known_when_most_modules_with_weights_were_looke
     assert _after(*looks, _scene(layers={"act/headroom": lost, "act/absmax": lost})).is_fp16 is None
 
 
-def test_weights_in_16_bits_have_few_binary_digits() -> None:
-    rng = np.random.default_rng(0)
-    drawn = rng.uniform(0.1, 1, 40).astype(np.float32)
-    names = [f"layer{i}__weight" for i in range(40)]
-    as_fp16 = drawn.astype(np.float16).astype(np.float32)
-    as_bf16 = (drawn.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
-    for short in (as_fp16, as_bf16):
-        assert _after(_weights(**dict(zip(names, short.tolist(), strict=True)))).is_short is True
-    assert _after(_weights(**dict(zip(names, drawn.tolist(), strict=True)))).is_short is False
+def _with_weights_in(dtype: str) -> Scene:
+    row = ParameterRow(name="up.weight", kind=Kind.MATRIX, shape=(4, 4), dtype=dtype)
+    return Scene(1, {}, {}, (), Kinds(ModelTable(parameters=(row,))))
 
 
-def test_weights_of_zero_one_or_a_half_tell_no_format() -> None:
-    assert _after(_weights(norm__weight=1.0, norm__bias=0.0, gate__weight=0.5)).is_short is None
-    assert _after(_weights(norm__weight=1.0, up__weight=0.1)).is_short is False
+@pytest.mark.parametrize(("dtype", "is_short"), [("float16", True), ("bfloat16", True), ("float32", False)])
+def test_whether_weights_are_kept_in_16_bits_is_what_the_model_table_says(dtype: str, is_short: bool) -> None:
+    assert _after(_with_weights_in(dtype)).is_short is is_short
+
+
+def test_weights_that_come_to_be_kept_in_16_bits_are_noticed_and_without_a_table_nothing_is_known() -> None:
+    assert _after(_with_weights_in("float32"), _with_weights_in("bfloat16")).is_short is True
+    assert _after(WEIGHTS).is_short is None
 
 
 def test_sequences_recurrence_and_attention_are_told_by_what_is_measured_of_them() -> None:

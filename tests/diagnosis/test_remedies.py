@@ -192,3 +192,10 @@ def test_epsilon_is_lowered_with_the_gradient_and_never_above_its_default() -> N
     assert eps(6e-12) == 6e-20
     assert eps(40.0) == 1e-8
     assert eps(math.nan) == 1e-8
+
+
+def test_a_larger_model_is_half_as_wide_again_as_this_one_is() -> None:
+    (wider,) = remedies_for(Cause.INSUFFICIENT_CAPACITY, Picture(width=16))
+    assert wider.text == "make the model one step larger: half as wide again (16 → 24), or a third more layers"
+    (unknown,) = remedies_for(Cause.INSUFFICIENT_CAPACITY, Picture())
+    assert unknown.text == "make the model one step larger: half as wide again, or a third more layers"

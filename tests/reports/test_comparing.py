@@ -91,9 +91,19 @@ def test_a_hair_in_one_gradient_is_found_at_its_step_and_tensor(tmp_path: Path) 
 
 
 def test_another_width_is_a_changed_model_and_differs_from_the_start(tmp_path: Path) -> None:
-    (other,) = sonde.compare(_train(tmp_path / "a"), _train(tmp_path / "b", width=16)).against
-    changed = {parameter.name: (parameter.first, parameter.second) for parameter in other.parameters}
-    assert changed == {"0.weight": ((32,), (64,)), "0.bias": ((8,), (16,)), "2.weight": ((16,), (32,))}
+    found = sonde.compare(_train(tmp_path / "a"), _train(tmp_path / "b", width=16))
+    (other,) = found.against
+    assert {change.name for change in other.parameters} == {"0.weight", "0.bias", "2.weight"}
+    assert "model of b\n  0.weight  8×4 → 16×4\n  0.bias  8 → 16\n  2.weight  2×8 → 2×16\n" in str(found)
+    assert "<li>0.weight  8×4 → 16×4</li>" in overlay.html(found)
+    told = found.to_json()["against"][0]["parameters"][0]
+    assert told == {
+        "name": "0.weight",
+        "change": "changed",
+        "shapes": [[8, 4], [16, 4]],
+        "dtypes": ["float32", "float32"],
+        "trainable": [True, True],
+    }
     assert other.layers.course is Course.FROM_START
 
 

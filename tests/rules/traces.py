@@ -8,6 +8,8 @@ import numpy as np
 
 from sonde.core.findings import Severity
 from sonde.core.frames import Columns, Frame
+from sonde.core.model_table import ModelTable, ParameterRow
+from sonde.core.parameter_kinds import Kind
 from sonde.rules.picture import Pictures
 from sonde.rules.rule import Look, Rule, Sighting
 from sonde.rules.scene import Fact, Scenes
@@ -16,9 +18,25 @@ Row = Mapping[str, float]
 Seen = tuple[int, Sighting]
 
 
-def judge(rule: Rule, rows: Iterable[Row], *, facts: Mapping[int, Sequence[Fact]] | None = None) -> list[Seen]:
+def table(**shapes: tuple[Kind, tuple[int, ...]]) -> ModelTable:
+    """A model table: of each parameter its kind and shape; `__` stands for `.`."""
+    return ModelTable(
+        parameters=tuple(
+            ParameterRow(name=name.replace("__", "."), kind=kind, shape=shape, dtype="float32")
+            for name, (kind, shape) in shapes.items()
+        )
+    )
+
+
+def judge(
+    rule: Rule,
+    rows: Iterable[Row],
+    *,
+    facts: Mapping[int, Sequence[Fact]] | None = None,
+    model: ModelTable | None = None,
+) -> list[Seen]:
     """What a rule sees in a run of rows, the first at step 1, each with its step; `facts` by step."""
-    scenes, pictures = Scenes(), Pictures()
+    scenes, pictures = Scenes(model), Pictures()
     picture_state, state = pictures.init(), rule.init()
     columns: dict[tuple[str, ...], Columns] = {}
     seen: list[Seen] = []

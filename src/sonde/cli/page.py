@@ -24,6 +24,7 @@ _AXIS_COLUMNS = 10
 _MIN_COLUMNS = 20
 _MAX_SERIES = 12
 _MAX_EVENTS = 6
+_MAX_PARTS = 8
 # Of the environment: shown elsewhere, or of no use to a reader; `--json` has them.
 _LEFT_OUT = {"packages", "command", "started", "process"}
 # What people look for; the others follow by name.
@@ -31,7 +32,7 @@ _FIRST = ("loss", "val/loss", "lr", "grad/norm", "update/ratio", "time/step", "t
 
 
 def page(run: "Run", *, width: int) -> Group:
-    """State, curve of the loss, last values, configuration, environment and events.
+    """State, curve of the loss, last values, model, configuration, environment and events.
 
     Args:
         run: What to show.
@@ -44,7 +45,7 @@ def page(run: "Run", *, width: int) -> Group:
     sheet = Table.grid(padding=(0, 2, 0, 0))
     sheet.add_column(style="dim", overflow="fold")
     sheet.add_column(overflow="fold")
-    for label, content in (*_last_values(last, state, len(run.tags())), *_circumstances(run)):
+    for label, content in (*_last_values(last, state, len(run.tags())), *_model(run), *_circumstances(run)):
         sheet.add_row(Text(label), content)
     return Group(*parts, sheet)
 
@@ -107,6 +108,21 @@ def _last_values(last: "Mapping[str, Point]", state: "State", num_tags: int) -> 
     if num_tags > min(len(last), _MAX_SERIES):
         yield "", Text(f"and {num_tags - min(len(last), _MAX_SERIES)} more series", style="dim")
     yield "", Text()
+
+
+def _model(run: "Run") -> Iterator[tuple[str, Text]]:
+    from sonde.reports.model_summary import parts, sentence
+
+    if run.model is None or not run.model.parameters:
+        return
+    yield "model", Text(one_line(sentence(run.model)))
+    found = parts(run.model)
+    for part in found[:_MAX_PARTS]:
+        size = f"{part.num_values:,} {'value' if part.num_values == 1 else 'values'}"
+        times = f"{part.num_modules} × " if part.num_modules > 1 else ""
+        yield "", Text.assemble(one_line(part.name), (f"  {times}{one_line(part.type)}  {size}", "dim"))
+    if len(found) > _MAX_PARTS:
+        yield "", Text(f"and {len(found) - _MAX_PARTS:,} more parts", style="dim")
 
 
 def _circumstances(run: "Run") -> Iterator[tuple[str, Text]]:

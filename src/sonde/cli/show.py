@@ -11,12 +11,14 @@ from sonde.cli import console
 if TYPE_CHECKING:
     from sonde.store.reader import Run
 
+_MOST_PARTS = 200
+
 
 def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show one run: its state, the curve of its loss, last values, configuration, machine and events.
+    """Show one run: its state, the curve of its loss, last values, model, configuration, machine and events.
 
     Example:
       sonde show runs/demo
@@ -49,9 +51,27 @@ def as_json(run: "Run") -> dict[str, Any]:
         "dropped": dict(state.dropped),
         "config": run.info.get("config"),
         "environment": run.info.get("environment"),
+        "model": _model(run),
         "num_tags": len(run.tags()),
         "last": {tag: point._asdict() for tag, point in main_series(run).items()},
         "branches": [asdict(branch) for branch in run.branches],
         "events": [asdict(event) for event in run.events()],
         "problems": run.problems,
+    }
+
+
+def _model(run: "Run") -> dict[str, Any] | None:
+    """Of the model table its size and its parts; the whole is in `run.json`."""
+    from sonde.reports.model_summary import parts
+
+    table = run.model
+    if table is None:
+        return None
+    return {
+        "num_modules": len(table.modules),
+        "num_parameters": len(table.parameters),
+        "num_values": table.num_values,
+        "num_trainable": table.num_trainable,
+        "left_out": dict(table.left_out),
+        "parts": [part._asdict() for part in parts(table)[:_MOST_PARTS]],
     }

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sonde.core.frames import Columns, Frame
+from sonde.core.model_table import ModelTable
 from sonde.core.records import Float64, Series
 from sonde.rules.depth import latest_matrices
 from sonde.rules.scene import Scenes
@@ -18,9 +19,7 @@ _MIN_VALUES = 20  # fewer say nothing of a level, let alone of a trend
 _BLOCKS = 64
 _NO_GPU = "no GPU was watched"
 _MOST_TAILS = 20.0  # as rule GRD007 has it; a Laplace distribution has 5.6
-_PATHS = frozenset(
-    ("grad/rms", "update/ratio", "weight/mean", "weight/std", *(f"grad/p{q}" for q in (1, 25, 50, 75, 99)))
-)
+_PATHS = frozenset(("grad/rms", "update/ratio", *(f"grad/p{q}" for q in (1, 25, 50, 75, 99))))
 
 
 class Standing(enum.StrEnum):
@@ -53,7 +52,7 @@ class Check(NamedTuple):
     remark: str = ""
 
 
-def checklist(series: Mapping[str, Series], *, open_alarms: int) -> tuple[Check, ...]:
+def checklist(series: Mapping[str, Series], *, open_alarms: int, model: ModelTable | None = None) -> tuple[Check, ...]:
     """Each line of the health checklist, answered from series as they stand.
 
     Being outside a range is a hint and no alarm: the ranges are those of most trainings that go well, whatever the
@@ -64,6 +63,7 @@ def checklist(series: Mapping[str, Series], *, open_alarms: int) -> tuple[Check,
             Layers in the order of depth; of `lr` the peak as well, wherever it was. NaN and infinities are left out,
             but for the loss, where they are not in order.
         open_alarms: How many findings of severity warning or above are open.
+        model: What the model is made of; None where the run does not say.
 
     References:
         SPEC D26; errata 12 (absolute norms mean little) and 18 (a GPU above 98% busy is not a fault).
@@ -78,7 +78,7 @@ def checklist(series: Mapping[str, Series], *, open_alarms: int) -> tuple[Check,
         not measured: The gradient norm is of ordinary size
     """
     series = {tag: points for tag, points in series.items() if len(points.step)}
-    scenes = _latest(series)
+    scenes = _latest(series, model)
     losses = series["loss"].value.astype(np.float64) if "loss" in series else np.empty(0)
     return (
         _falls(losses),
@@ -119,10 +119,10 @@ def _in_range(
     return Check(name, Standing.OK if low <= value <= high else Standing.NOT_OK, value, low, high, unit, remark)
 
 
-def _latest(series: Mapping[str, Series]) -> Scenes:
+def _latest(series: Mapping[str, Series], model: ModelTable | None) -> Scenes:
     """The newest value of each layer's statistics, as the rules see them."""
     tags = [tag for tag in series if "@" in tag and tag.partition("@")[0] in _PATHS]
-    scenes = Scenes()
+    scenes = Scenes(model)
     if tags:
         newest = np.array([series[tag].value[-1] for tag in tags], np.float32)
         scenes.take(0, [Frame(Columns("latest", tags), 0, 0.0, newest)], ())

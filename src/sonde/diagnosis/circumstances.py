@@ -1,6 +1,6 @@
 """What is known of how a training is made up: number formats, sequences, attention, optimisers, clipping.
 
-Nothing of it is told: it is read off the series and events of the run, so that it is known of stored runs as well. None
+It is read off the series, the events and the model table of the run, so that it is known of stored runs as well. None
 and NaN mean that it is not known, or not yet.
 """
 
@@ -10,15 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sonde.core.records import Float64
 from sonde.rules.scene import Fact, Scene
 from sonde.rules.tracking import spread
-from sonde.rules.updates.updates_rounded_away import significant_bits
 
 _LOOKS_AT_WEIGHTS, _LOOKS_AT_OUTPUTS = 3, 300
 """Formats do not change; every module has its turn within so many looks, and what was not seen by then is compiled."""
-_FEWEST_BITS, _MOST_BITS = 3, 11
-"""Of numbers in 16 bits (bf16 has 8, fp16 has 11); 1, 0.5 and the like, with fewer, are the same in every format."""
+_SHORT = frozenset({"float16", "bfloat16"})
 _FP16_DOUBLINGS = 20.0
 """Between the 16 doublings from 1 to the largest number of fp16 and the 128 of bf16 and float32."""
 
@@ -31,7 +28,7 @@ class Circumstances(NamedTuple):
         looked: Modules whose outputs were looked at, until they are most of the owners.
         is_fp16: Whether some module's output is fp16; known to be none only where most owners of weights were looked
             at, since the first ones (embeddings, norms) stay in float32 under autocast.
-        is_short: Whether some weights are kept in 16 bits: their largest magnitudes have few binary digits.
+        is_short: Whether some weights are kept in 16 bits, as the model table says.
         num_looks: At weights and at outputs.
         is_recurrent: Whether there are recurrent weights, by their name.
         is_sequence: Whether the first input is a sequence: ids in rows, or vectors in rows.
@@ -69,6 +66,8 @@ class Circumstances(NamedTuple):
         """With what one more step tells."""
         new = self._after_weights(scene)._after_outputs(scene)._after_rates(scene)
         known: dict[str, Any] = {}
+        if not new.is_short and (model := scene.kinds.model) is not None:
+            known["is_short"] = not _SHORT.isdisjoint(model.dtypes)
         if not new.is_sequence and "batch/size" in scene:
             known["is_sequence"] = "batch/sequence" in scene
         if not new.is_attentive and scene.layers("attn/entropy_relative") is not None:
@@ -95,7 +94,6 @@ class Circumstances(NamedTuple):
         recurrent = bool(self.is_recurrent) or any("weight_hh" in name for name in largest.names)
         return self._replace(
             owners=self.owners | owners,
-            is_short=_either(self.is_short, _is_short(largest.values)),
             num_looks=(at_weights + 1, at_outputs),
             is_recurrent=recurrent,
         )
@@ -142,13 +140,6 @@ class Circumstances(NamedTuple):
                     has_moments=_either(self.has_moments, moments), has_state=_either(self.has_state, state)
                 )
         return self
-
-
-def _is_short(largest: Float64) -> bool | None:
-    """Whether some of these magnitudes can be numbers in 16 bits; None where they tell nothing."""
-    bits = significant_bits(largest)
-    telling = bits[bits >= _FEWEST_BITS]
-    return bool(np.any(telling <= _MOST_BITS)) if len(telling) else None
 
 
 def _kind_of(told: Mapping[str, Any]) -> tuple[bool | None, bool | None]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from sonde.core.findings import Diagnosis, Finding
 from sonde.core.frames import Columns, Frame
+from sonde.core.model_table import ModelTable
 from sonde.diagnosis.circumstances import Circumstances
 from sonde.diagnosis.gain_monitor import GainMonitor
 from sonde.diagnosis.ledger import Ledger
@@ -30,12 +31,13 @@ class Doctor:
 
     Args:
         rules: Those to apply; all of the catalogue with their default settings where left out.
+        model: What the model is made of; None where the run does not say.
     """
 
-    def __init__(self, rules: Iterable[Rule] | None = None) -> None:
+    def __init__(self, rules: Iterable[Rule] | None = None, *, model: ModelTable | None = None) -> None:
         self._rules: list[Rule] = [kind() for kind in RULES] if rules is None else list(rules)
         self._states: dict[str, Any] = {rule.code: rule.init() for rule in self._rules}
-        self._scenes, self._pictures, self._ledger = Scenes(), Pictures(), Ledger()
+        self._scenes, self._pictures, self._ledger = Scenes(model), Pictures(), Ledger()
         self._picture_state = self._pictures.init()
         self._circumstances = Circumstances()
         self._ranking = Ranking(self._rules)
@@ -56,6 +58,10 @@ class Doctor:
         self._rows: list[tuple[str, int, dict[str, float]]] = []
         self._derived = {table: derived for rule in self._rules for table, derived in _derived(rule)}
         self._derived_states: dict[str, Any] = {table: derived.init() for table, derived in self._derived.items()}
+
+    def describe(self, model: ModelTable | None) -> None:
+        """From the next step that is judged on, the model is this one."""
+        self._scenes.describe(model)
 
     def frame(self, frame: Frame) -> Sequence[Finding]:
         """Take a row; the findings that are new, or worse, after the step before."""

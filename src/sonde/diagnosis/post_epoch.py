@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sonde.diagnosis.remedies import one_step_larger
 from sonde.rules.generalisation.assessment import Assessment
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
 from sonde.rules.generalisation.epochs import Epochs
@@ -17,13 +18,14 @@ from sonde.rules.schedules.first_epoch_still import FirstEpochStill
 
 
 class PostEpochState(NamedTuple):
-    """The epochs so far, the last update ratio and learning rates, and the losses of the first epoch."""
+    """The epochs so far, the last update ratio and learning rates, the first epoch's losses, the model's width."""
 
     epochs: Epochs = Epochs()
     ratio: float = float("nan")
     lr: float = float("nan")
     lr_peak: float = float("nan")
     first: FirstEpoch = FirstEpoch()
+    width: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +83,7 @@ class PostEpoch:
             lr if math.isfinite(lr) else state.lr,
             float(np.fmax(state.lr_peak, lr)),
             state.first.after(scene),
+            state.width if scene.kinds.model is None else scene.kinds.model.width,
         )
         if not state.epochs.ended_at(scene.step):
             return state, {}
@@ -176,7 +179,7 @@ def _advice(state: PostEpochState, found: Assessment, rate: str) -> Iterator[str
         yield f"keep the weights of step {ended.steps[best]}, where validation was best"
         yield "dropout 0.1, weight decay 0.01, label smoothing 0.1, or more data"
     if found.verdict == "underfitting":
-        yield "less dropout and weight decay, then a larger model (one step: 512 → 768 wide, 6 → 8 layers)"
+        yield f"less dropout and weight decay, then a larger model: {one_step_larger(state.width)}"
 
 
 def _change(lr: float, factor: float) -> str:

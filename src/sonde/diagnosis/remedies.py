@@ -215,6 +215,22 @@ def _lower_eps(picture: Picture) -> Remedy:
     return Remedy(action=Action.FIX_LOOP, args={"eps": eps}, safety=Safety.ADVICE, text=text)
 
 
+def one_step_larger(width: int | None) -> str:
+    """How to make a model larger, with its own width where that is known.
+
+    Example:
+        >>> one_step_larger(16)
+        'half as wide again (16 → 24), or a third more layers'
+    """
+    change = f" ({width:,} → {-(-3 * width // 2):,})" if width else ""
+    return f"half as wide again{change}, or a third more layers"
+
+
+def _capacity(picture: Picture) -> Remedy:
+    text = f"make the model one step larger: {one_step_larger(picture.width)}"
+    return Remedy(action=Action.MORE_CAPACITY, safety=Safety.ADVICE, text=text)
+
+
 def _advice(action: Action, text: str, args: Mapping[str, Json] | None = None) -> Make:
     remedy = Remedy(action=action, args=args or {}, safety=Safety.ADVICE, text=text)
     return lambda _: remedy
@@ -239,9 +255,6 @@ _RESIDUAL = _advice(Action.ADD_RESIDUALS, "add residual connections")
 _INSPECT = _advice(Action.INSPECT_BATCH, "look at the batch of that step")
 _SKIP = Remedy(
     action=Action.SKIP_BATCH, safety=Safety.OPT_IN, text="skip steps whose loss or gradient leaves its own band"
-)
-_CAPACITY = _advice(
-    Action.MORE_CAPACITY, "make the model one step larger: half as wide again (512 → 768, say), or a third more layers"
 )
 _NORMALISE = _advice(Action.NORMALISE_INPUTS, "normalise every input feature to mean 0 and standard deviation 1")
 _SLOWER = _advice(Action.SLOWER_SCHEDULE, "decay the learning rate more slowly, to the end of the training")
@@ -276,8 +289,8 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.WEIGHT_NORM_JUMP: (_lr(0.2), _clip),
     Cause.OVERFITTING: (_STOP, _decay, _DROPOUT),
     Cause.MISSING_REGULARISATION: (_decay, _DROPOUT, _STOP),
-    Cause.UNDERFITTING: (_CAPACITY, _advice(Action.TRAIN_LONGER, "train longer")),
-    Cause.INSUFFICIENT_CAPACITY: (_CAPACITY,),
+    Cause.UNDERFITTING: (_capacity, _advice(Action.TRAIN_LONGER, "train longer")),
+    Cause.INSUFFICIENT_CAPACITY: (_capacity,),
     Cause.WEIGHT_DECAY_TOO_STRONG: (_less_decay,),
     Cause.PLATEAU: (_lr(0.5),),
     Cause.LABEL_NOISE: (_advice(Action.ADD_LABEL_SMOOTHING, "add label smoothing 0.1", {"amount": 0.1}), _STOP),

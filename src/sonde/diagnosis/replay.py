@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from sonde.core.findings import Diagnosis, Finding
 from sonde.core.frames import Frame
 from sonde.core.late_rows import as_known
+from sonde.core.model_table import ModelTable
 from sonde.core.records import Event
 from sonde.diagnosis.across import compared
 from sonde.diagnosis.doctor import Doctor
@@ -21,6 +22,7 @@ def replay(
     *,
     rules: Iterable[Rule] | None = None,
     ranks: Mapping[str, RankSeries] | None = None,
+    model: ModelTable | None = None,
     on_finding: Callable[[Finding], None] | None = None,
 ) -> Diagnosis:
     """Diagnose from the rows of each table, in the order of their steps, and the run's events.
@@ -35,6 +37,7 @@ def replay(
         rules: Those to apply; all where left out.
         ranks: Of several processes that trained together: the series of `ACROSS_RANKS`, each with the steps and values
             of every rank. Without them nothing is said about ranks.
+        model: What the model is made of; None where the run does not say.
         on_finding: Called with each finding that is new or has got worse, as it would have been while the run went on:
             its `last_step` is the step at which it was known.
     """
@@ -47,7 +50,7 @@ def replay(
     applied, across = compared([kind() for kind in RULES] if rules is None else rules)
     for rule in across:
         rule.tell(ranks or {})
-    doctor = Doctor(applied)
+    doctor = Doctor(applied, model=model)
     waiting = iter(sorted(_on_line(events), key=_step))
     event = next(waiting, None)
     for frame in heapq.merge(*(map(as_known, table) for table in tables), key=lambda frame: frame.step):

@@ -77,7 +77,8 @@ class Audience:
             total_steps=length["total_steps"],
             total_epochs=length["total_epochs"],
         )
-        self.live = live.start(self.relay, doctor, rules, self._found, self._over, self._showing.say, self._place)
+        said = self._found, self._over, self._showing.say
+        self.live = live.start(self.relay, doctor, rules, *said, self._place, lambda: writer.model)
         self.entrance = self._showing.before(self.relay if self.live is None else self.live)
 
     def _alarm_problem(self, reason: str) -> None:

@@ -1,10 +1,13 @@
 """A doctor who is told messages and gives answers: the same beside the training and in a process of its own."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sonde.core import strict_json
+from sonde.core.errors import FormatError
 from sonde.core.findings import Finding
+from sonde.core.model_table import ModelTable
 from sonde.diagnosis.across import Compared, compared
 from sonde.diagnosis.doctor import Doctor
 from sonde.monitor import wire
@@ -32,6 +35,7 @@ class Consultation:
         self._folder = ""
         self._colleagues: Colleagues | None = None
         self._across: list[Compared] = []
+        self._model: ModelTable | None = None
         self._doctor = Doctor()
         self._broken = False
 
@@ -58,6 +62,11 @@ class Consultation:
         elif message.kind == wire.SETTINGS:
             self._settings = message.body
             self._begin()
+        elif message.kind == wire.MODEL:
+            self._model = None
+            with contextlib.suppress(FormatError):  # of a run that is continued, and damaged: as a replay would have it
+                self._model = ModelTable.from_json(message.body)
+            doctor.describe(self._model)
         elif message.kind == wire.PLACE:
             self._folder = message.body["run"]
             if self._colleagues is not None:
@@ -80,7 +89,7 @@ class Consultation:
 
     def _begin(self) -> None:
         rules, self._across = compared(configured(self._settings))
-        self._doctor = Doctor(rules)
+        self._doctor = Doctor(rules, model=self._model)
 
     def _hear(self, *, at_once: bool = False) -> None:
         if self._colleagues is not None:

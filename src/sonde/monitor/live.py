@@ -49,6 +49,7 @@ def start(
     on_closed: Callable[[Finding], None],
     say: Callable[[str], None],
     place: "Callable[[], Place]",
+    model: Callable[[], Any],
 ) -> "Live | None":
     """A doctor beside a training; None where there is to be none, as on all ranks but the first.
 
@@ -64,6 +65,7 @@ def start(
         on_closed=on_closed,
         say=say,
         place=place,
+        model=model,
         together=ranks.world_size() > 1,
     )
 
@@ -108,6 +110,7 @@ class Live:
         say: Called with the lines that an epoch's end gives rise to, likewise.
         place: Gives the run's folder, and the terminal on which something of ours stands with the number of its rows:
             the doctor says there how the training ended, should that not say it itself.
+        model: Gives the model table as `run.json` has it; another object where it has changed.
         together: Whether other ranks record in that folder as well.
     """
 
@@ -121,6 +124,7 @@ class Live:
         say: Callable[[str], None],
         on_closed: Callable[[Finding], None] = lambda finding: None,
         place: "Callable[[], Place] | None" = None,
+        model: Callable[[], Any] = lambda: None,
         together: bool = False,
     ) -> None:
         self._recorder, self._on_finding, self._on_closed, self._say = recorder, on_finding, on_closed, say
@@ -143,7 +147,9 @@ class Live:
             self._practice.tell(wire.SETTINGS, dict(settings))
         self._find_place = place
         self._place: Place = Path(), None
+        self._find_model, self._model = model, None
         self._tell_place()
+        self._tell_model()
         if together:
             self._practice.tell(wire.RANKS, None)
 
@@ -162,6 +168,7 @@ class Live:
         """Record a row, and have it judged."""
         self._recorder.append(frame)
         self._tell_place()
+        self._tell_model()
         if frame.columns.bins == 1 and frame.columns.width:
             self._told = frame.step
             if self._practice.waiting_bytes > _BEHIND_BYTES and _is_plain(frame):
@@ -181,6 +188,12 @@ class Live:
             self._place = place
             run, terminal = place
             self._practice.tell(wire.PLACE, {"run": str(run), "terminal": terminal})
+
+    def _tell_model(self) -> None:
+        model = self._find_model()
+        if model is not self._model:
+            self._model = model
+            self._practice.tell(wire.MODEL, model)
 
     def event(self, kind: str, *, step: int | None = None, data: Mapping[str, Any] | None = None) -> None:
         """Record an event, and have it considered."""

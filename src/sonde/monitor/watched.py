@@ -34,6 +34,7 @@ from sonde.probes import out_of_memory, walks
 from sonde.probes.batches import counts_of, shapes_of
 from sonde.probes.cadences import ON_CPU, ON_GPU, Cadences, with_intervals
 from sonde.probes.events import Events
+from sonde.probes.model_table import model_table
 from sonde.probes.optimizers import WatchedOptimizer
 from sonde.probes.parameters import parameter_names
 from sonde.probes.schedule import Schedule
@@ -134,8 +135,13 @@ class Watch:
         def names() -> dict[int, str]:
             return parameter_names(self._models)  # which are let go of at the end
 
+        def names_anew() -> dict[int, str]:  # parameters have come, or have got their shape
+            with self._guard:
+                self._writer.describe(model_table(self._models, optimizers))
+            return names()
+
         watched = [
-            WatchedOptimizer(name, optimizer, cadence, device.type == "cuda", names, notices.not_measured)
+            WatchedOptimizer(name, optimizer, cadence, device.type == "cuda", names_anew, notices.not_measured)
             for name, optimizer in optimizers.items()
         ]
         for one in watched:

@@ -15,7 +15,7 @@ from sonde.core.frames import Columns, Frame
 _HEAD = struct.Struct("<cI")
 _FRAME = struct.Struct("<Iqd")
 
-FRAME, COLUMNS, EVENT, SETTINGS, PLACE, RANKS, SAVE, RESTORE, END = (letter.encode() for letter in "FCESPKVRZ")
+FRAME, COLUMNS, EVENT, SETTINGS, PLACE, RANKS, SAVE, RESTORE, END, MODEL = (letter.encode() for letter in "FCESPKVRZM")
 
 
 class Source(Protocol):

@@ -12,9 +12,10 @@ from sonde.core.frames import MISSING, Float32
 from sonde.core.records import Float64, Int64
 from sonde.core.strict_json import Json
 from sonde.core.tags import parse_tag
+from sonde.diagnosis.architecture import module_changes, parameter_changes
 from sonde.diagnosis.comparison import aligned, contrast
 from sonde.diagnosis.divergence import Divergence, comparable, extend, ordered
-from sonde.reports.comparison import ABSENT, Against, Comparison, Curve, Parameter, Setting, Variant
+from sonde.reports.comparison import ABSENT, Against, Comparison, Curve, Setting, Variant
 from sonde.reports.figures import health
 from sonde.store.reader import Run, load
 
@@ -93,9 +94,11 @@ def _against(runs: Sequence[Run], variants: Sequence[Variant], number: int, tole
     first, second = runs[0], runs[number]
     common = set(first.tags()) & set(second.tags())
     in_order = ordered(comparable(common), _depths(first))
+    models = first.model, second.model  # one that a run does not tell of is not compared
     return Against(
         variant=number,
-        parameters=_parameters(first, second),
+        parameters=parameter_changes(models[0], models[1]) if models[0] and models[1] else (),
+        modules=module_changes(models[0], models[1]) if models[0] and models[1] else (),
         contrast=contrast(x, a, b),
         whole=_divergence(first, second, [tag for tag in in_order if "@" not in tag], tolerance),
         layers=_divergence(first, second, [tag for tag in in_order if "@" in tag], tolerance),
@@ -186,54 +189,15 @@ def _flat(name: str, value: Json) -> Iterator[tuple[str, Json]]:
 
 
 def _depths(run: Run) -> dict[str, int]:
-    """How deep parameters and modules are: their order in the tables, which is the one of the model."""
+    """How deep parameters and modules are: their order in the model, or in the tables where the run does not say."""
+    table = run.model
+    told = () if table is None else (*(row.name for row in table.parameters), *(row.name for row in table.modules))
+    recorded = (parse_tag(tag).where for tag in run.last())
     places: dict[str, int] = {}
-    for tag in run.last():
-        if (where := parse_tag(tag).where) is not None:
+    for where in (*told, *recorded):
+        if where is not None:
             places.setdefault(where, len(places))
     return places
-
-
-def _parameters(first: Run, second: Run) -> tuple[Parameter, ...]:
-    a, b = _shapes(first), _shapes(second)
-    if not a or not b:
-        return ()  # one of them tells nothing of its model
-    changes = (Parameter(name=name, first=a.get(name), second=b.get(name)) for name in dict.fromkeys((*a, *b)))
-    return tuple(change for change in changes if _is_change(change))
-
-
-def _is_change(change: Parameter) -> bool:
-    if change.first is None or change.second is None:
-        return True
-    return bool(change.first and change.second) and change.first != change.second
-
-
-def _shapes(run: Run) -> dict[str, tuple[int, ...]]:
-    """The shape of every parameter: from the model table, or its number of elements from its statistics.
-
-    ‖θ‖ = rms(θ)·√n gives n as exactly as float32 allows: to the element below a million or so.
-    """
-    table = run.info.get("model")
-    parameters = table.get("parameters", table) if isinstance(table, Mapping) else table
-    if isinstance(parameters, Mapping):
-        parameters = [{"name": name, "shape": shape} for name, shape in parameters.items()]
-    if isinstance(parameters, list):
-        rows = [row for row in parameters if isinstance(row, Mapping) and "name" in row]
-        return {str(row["name"]): _shape(row.get("shape")) for row in rows}
-    last = run.last()
-    names = dict.fromkeys(where for tag in last if tag.startswith("weight/") and (where := parse_tag(tag).where))
-    return {name: _size(*(last.get(f"weight/{what}@{name}") for what in ("norm", "rms"))) for name in names}
-
-
-def _shape(told: Json) -> tuple[int, ...]:
-    return tuple(told) if isinstance(told, list) and all(isinstance(size, int) for size in told) else ()
-
-
-def _size(norm: Any, rms: Any) -> tuple[int, ...]:
-    if norm is None or rms is None or norm.step != rms.step or not rms.value > 0 or not np.isfinite(norm.value):
-        return ()
-    elements = (norm.value / rms.value) ** 2
-    return (round(float(f"{elements:.5g}") if elements > 1e5 else elements),)
 
 
 def _divergence(first: Run, second: Run, tags: Sequence[str], tolerance: float) -> Divergence:

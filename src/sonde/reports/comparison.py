@@ -11,6 +11,7 @@ from sonde.core import printable
 from sonde.core.records import Float64
 from sonde.core.strict_json import Json, dumps, loads
 from sonde.core.strict_json import number as as_json
+from sonde.diagnosis.architecture import Module, Parameter, told
 from sonde.diagnosis.comparison import Contrast
 from sonde.diagnosis.divergence import Course, Divergence
 from sonde.reports.figures import Health
@@ -50,31 +51,6 @@ class Setting:
         }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Parameter:
-    """A parameter that is not in both models, or not of one shape.
-
-    Args:
-        name: Of the parameter.
-        first: Its shape in the reference; its number of elements alone, where only that is known; empty where it is
-            known to be there and no more; None where the reference lacks it.
-        second: The same in the other run.
-    """
-
-    name: str
-    first: tuple[int, ...] | None
-    second: tuple[int, ...] | None
-
-    @property
-    def change(self) -> str:
-        """`added`, `removed` or `changed`."""
-        return "added" if self.first is None else "removed" if self.second is None else "changed"
-
-    def to_json(self) -> dict[str, Json]:
-        shapes = [None if shape is None else list(shape) for shape in (self.first, self.second)]
-        return {"name": self.name, "change": self.change, "shapes": shapes}
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Curve:
     """The compared series of a run on the common axis."""
@@ -106,7 +82,8 @@ class Against:
 
     Args:
         variant: Number of the run; the reference is 0.
-        parameters: Where the models are not the same.
+        parameters: Where the models are not the same, as far as both runs say what theirs is made of.
+        modules: Likewise.
         contrast: Of the two curves.
         whole: First difference of the series that are about the whole model.
         layers: First difference of those of single parameters and modules.
@@ -114,6 +91,7 @@ class Against:
 
     variant: int
     parameters: tuple[Parameter, ...]
+    modules: tuple[Module, ...]
     contrast: Contrast
     whole: Divergence
     layers: Divergence
@@ -163,6 +141,7 @@ class Comparison:
         return {
             "label": self.variants[other.variant].label,
             "parameters": [parameter.to_json() for parameter in other.parameters],
+            "modules": [module.to_json() for module in other.modules],
             "curves": {
                 "points": contrast.num_points,
                 "at": _listed(contrast.at),
@@ -275,14 +254,6 @@ def setting_cells(setting: Setting) -> list[str]:
     ]
 
 
-def parameter_text(parameter: Parameter) -> str:
-    """A parameter's change, in a few words."""
-    shapes = [_shape(shape) for shape in (parameter.first, parameter.second)]
-    if parameter.change == "changed":
-        return f"{parameter.name}  {shapes[0]} → {shapes[1]}"
-    return f"{parameter.name}  {parameter.change}{(' ' + ''.join(shapes)).rstrip()}"
-
-
 def _lines(comparison: Comparison) -> Iterator[str]:
     labels = [variant.label for variant in comparison.variants]
     for i, variant in enumerate(comparison.variants):
@@ -297,10 +268,10 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     yield ""
     width = max(map(len, labels[1:]))
     for other in comparison.against:
-        if other.parameters:
+        if changes := list(told(other.parameters, other.modules)):
             yield f"model of {labels[other.variant]}"
-            yield from (f"  {parameter_text(parameter)}" for parameter in other.parameters[:_MAX_LINES])
-            yield from _more(len(other.parameters))
+            yield from (f"  {change}" for change in changes[:_MAX_LINES])
+            yield from _more(len(changes))
             yield ""
     yield f"{comparison.tag} by {comparison.by}"
     for other in comparison.against:
@@ -338,10 +309,6 @@ def _digits(first: float, second: float) -> str:
         if texts[0] != texts[1]:
             break
     return f"{texts[0]} → {texts[1]}"
-
-
-def _shape(shape: tuple[int, ...] | None) -> str:
-    return "×".join(map(str, shape)) if shape else ""
 
 
 def _cut(text: str) -> str:

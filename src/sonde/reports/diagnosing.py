@@ -77,6 +77,7 @@ def diagnose(
         opened.events(),
         rules=rules,
         ranks=between_ranks(opened, ACROSS_RANKS),
+        model=opened.model,
         on_finding=on_finding,
     )
     return replace(found, own_settings=own)

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from sonde.core.records import Float64
+from sonde.diagnosis.architecture import told
 from sonde.reports.comparison import (
     Against,
     Comparison,
     Curve,
     health_rows,
-    parameter_text,
     parting,
     setting_cells,
     verdict,
@@ -26,6 +26,7 @@ _BUCKETS = 240
 _FEW = 60  # points that are drawn one by one
 _LEGEND_ROW = 20.0
 _LABEL_WIDTH = 140.0
+_MOST_CHANGES = 200
 _AXIS_NAMES = {"step": "training step", "time": "seconds since the start"}
 
 _STYLE = """
@@ -253,9 +254,11 @@ def _page(comparison: Comparison) -> Iterator[str]:
     else:
         yield "<p>They are the same.</p>"
     for other in comparison.against:
-        if other.parameters:
+        if changes := list(told(other.parameters, other.modules)):
             yield f"<h2>Model of {escape(labels[other.variant])}</h2>"
-            yield f"<ul>{''.join(f'<li>{escape(parameter_text(p))}</li>' for p in other.parameters)}</ul>"
+            if len(changes) > _MOST_CHANGES:
+                changes[_MOST_CHANGES:] = [f"and {len(changes) - _MOST_CHANGES:,} more"]
+            yield f"<ul>{''.join(f'<li>{escape(change)}</li>' for change in changes)}</ul>"
     yield "</body>\n</html>"
 
 

@@ -15,12 +15,13 @@ from sonde.reports.sections.curves import curves
 from sonde.reports.sections.findings import findings
 from sonde.reports.sections.forecast import forecast
 from sonde.reports.sections.layers import layers
+from sonde.reports.sections.model import model
 from sonde.reports.sections.opening import opening, sentence
 from sonde.reports.subject import Subject
 from sonde.rules.rule import Rule
 from sonde.store.reader import Run, load
 
-SECTIONS = (opening, findings, checks, forecast, curves, layers, gaps, circumstances)
+SECTIONS = (opening, findings, checks, forecast, curves, layers, model, gaps, circumstances)
 FORMS = {".html": html, ".htm": html, ".md": markdown}
 
 
@@ -58,9 +59,9 @@ def report(
     """A run told to someone who knows neither Sonde nor the model.
 
     The verdict in a sentence, the numbers that matter, each finding with its picture, evidence, causes and remedies,
-    the health checklist, a forecast of the loss, the main curves, the layers at a glance, what was not measured,
-    configuration and environment as `run.json` has them. Works on any run: live, dead, empty, or imported with a
-    single series. Pictures cost what they show, whatever the length of the run; the diagnosis reads it once.
+    the health checklist, a forecast of the loss, the main curves, the layers at a glance, the model, what was not
+    measured, configuration and environment as `run.json` has them. Works on any run: live, dead, empty, or imported
+    with a single series. Pictures cost what they show, whatever the length of the run; the diagnosis reads it once.
 
     Args:
         run: The run, or its folder.

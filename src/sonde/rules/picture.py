@@ -79,6 +79,7 @@ class Picture(NamedTuple):
         beta2: The decay of their running squares, where they keep some, likewise.
         is_alone: Whether there is one optimiser only, and nobody else trains what the loss passes through (the fact
             `other-player`). Several may be players of a game, whose losses and steps rise and fall with each other's.
+        width: How wide the layers inside of the model are, where the run has a model table.
         acts: Whether the model seems to make what it is trained on (the fact `acts`), as in reinforcement learning.
     """
 
@@ -126,6 +127,7 @@ class Picture(NamedTuple):
     beta2: float = float("nan")
     is_alone: bool = True
     acts: bool = False
+    width: int | None = None
 
     @property
     def progress(self) -> float:
@@ -310,6 +312,7 @@ class Pictures:
             beta2=_of_groups(scene, "optimizer/beta2", old.beta2),
             is_alone=old.is_alone and scene.layers("grad/norm_applied") is None and not _is_said(scene, "other-player"),
             acts=old.acts or _is_said(scene, "acts"),
+            width=old.width if scene.kinds.model is None else scene.kinds.model.width,
         )
         new = PictureState(
             picture,

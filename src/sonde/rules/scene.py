@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sonde.core.frames import Columns, Frame, is_missing
+from sonde.core.model_table import ModelTable
 from sonde.core.records import Float64, Int64
+from sonde.rules.kinds import Kinds
 
 Derived = TypeVar("Derived")
 
@@ -63,12 +65,18 @@ class Scene:
     Attributes:
         step: The training's step.
         facts: Events since the step before.
+        kinds: What the parameters are for.
     """
 
     def __init__(
-        self, step: int, scalars: Mapping[str, float], layers: Mapping[str, Sequence[Layers]], facts: Sequence[Fact]
+        self,
+        step: int,
+        scalars: Mapping[str, float],
+        layers: Mapping[str, Sequence[Layers]],
+        facts: Sequence[Fact],
+        kinds: Kinds | None = None,
     ) -> None:
-        self.step, self.facts = step, tuple(facts)
+        self.step, self.facts, self.kinds = step, tuple(facts), kinds or Kinds()
         self._scalars, self._layers = scalars, layers
         self._joined: dict[str, Layers] = {}
 
@@ -108,6 +116,9 @@ class Scenes:
     their own, parts by their names: nobody minimises the sum of two opponents' losses. Layers that are measured at
     every step are looked at in every eighth, after the first twenty.
 
+    Args:
+        model: What the parameters are; None where the run does not say.
+
     Example:
         >>> scenes = Scenes()
         >>> columns = Columns("step", ("loss", "grad/rms@a", "grad/rms@b"))
@@ -116,7 +127,8 @@ class Scenes:
         (2.0, ('a', 'b'), False)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: ModelTable | None = None) -> None:
+        self.kinds = Kinds(model)
         self._splits: dict[int, tuple[Columns, _Split]] = {}
         self._latest: dict[str, _Latest] = {}
         self._kept: dict[str, tuple[list[int], Any]] = {}
@@ -158,7 +170,7 @@ class Scenes:
                     if latest is None:
                         latest = self._latest[group.path] = _Latest()
                     latest.note(names, values, step)
-        return Scene(step, scalars, layers, facts)
+        return Scene(step, scalars, layers, facts, self.kinds)
 
     def _rests(self, frame: Frame, missing: npt.NDArray[np.bool_]) -> bool:
         """Whether a table of layers is left out, having been looked at a few steps ago: they change slowly.
@@ -175,6 +187,10 @@ class Scenes:
         if self._norm > _UNUSUAL * self._judged_norm:  # it is to be told whose gradients those are
             return False
         return bool((np.isfinite(frame.values) | missing).all())
+
+    def describe(self, model: ModelTable | None) -> None:
+        """From here on the model is this one: parameters were added, or have got their shape."""
+        self.kinds, self._kept = Kinds(model), {}
 
     def latest(self, path: str) -> Layers | None:
         """Every layer's latest value of a statistic that is measured in turns; None where there is none yet."""

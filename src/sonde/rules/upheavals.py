@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+from sonde.core.parameter_kinds import Kind
 from sonde.rules.scene import Scene
 
 _SPAN = 100
@@ -98,4 +99,4 @@ def _has_large_step(scene: Scene) -> bool:
     if layers is None:
         return False
     large = (layers.values > _LAYER_STEP).nonzero()[0]
-    return any(not layers.names[place].endswith("bias") for place in large.tolist())
+    return any(scene.kinds.of(layers.names[place]) is not Kind.BIAS for place in large.tolist())

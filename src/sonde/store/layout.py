@@ -1,7 +1,7 @@
 """Where things lie in a run's folder.
 
 ```
-run.json                     who, when, configuration, environment, sessions; schema version
+run.json                     who, when, configuration, environment, sessions, model table; schema version
 state.json                   how the run stands; replaced about once a second while it is live
 events.jsonl                 findings, actions, notes: one JSON object a line
 branches.jsonl               the lines of steps (a run that went back has several)

@@ -13,6 +13,7 @@ import numpy as np
 from sonde.core.errors import FormatError, StoreError, TagNotFound
 from sonde.core.frames import Columns, Float32, Frame, is_missing
 from sonde.core.json_fields import known, mapping, member, text, whole
+from sonde.core.model_table import ModelTable
 from sonde.core.records import Branch, Ending, Event, Float64, Int64, Point, Series, State, Window
 from sonde.core.strict_json import to_number
 from sonde.store import branches, layout, opening, states
@@ -58,6 +59,21 @@ class Run:
     def name(self) -> str:
         """The run's name."""
         return str(self.info.get("name") or self.path.resolve().name)
+
+    @functools.cached_property
+    def model(self) -> ModelTable | None:
+        """What the model is made of: modules and parameters. None where the run does not say, or not readably.
+
+        Runs that `watch` records say it; of several sessions, that of the newest.
+        """
+        told = self.info.get("model")
+        if told is None:
+            return None
+        try:
+            return ModelTable.from_json(told)
+        except FormatError as error:
+            self._problems[str(self.path / layout.RUN)] = f"the model table is left out: {error}"
+            return None
 
     @property
     def state(self) -> State:

@@ -13,8 +13,10 @@ import numpy as np
 
 from sonde.core.errors import RunNotFound, RunNotWritable, RunUnreadable
 from sonde.core.frames import MISSING_BITS, Columns, Detail, Frame
+from sonde.core.model_table import ModelTable
 from sonde.core.records import Branch, Ending
 from sonde.core.settings import check_text
+from sonde.core.strict_json import Json
 from sonde.store import branches, endings, environment, layout, opening, states
 from sonde.store.buffers import DROP_ORDER, RowBlock, Table
 from sonde.store.lines import Appender
@@ -122,6 +124,7 @@ class Writer:
         self._steps = self._steps_branch = self._findings = 0
         self._loss: float | None = None
         self._state_written = 0.0
+        self._model: Json = None
         self._files: dict[str, TableFiles] = {}
         try:
             self._open(name, config, settings, origin)
@@ -182,6 +185,7 @@ class Writer:
             if settings is not None:
                 info["settings"] = dict(settings)
             self._info, self._has_info = info, True
+            self._model = info.get("model")
             layout.replace_json(root / layout.RUN, info)
             self._event_file = Appender(root / layout.EVENTS)
             self._branch_file = Appender(root / layout.BRANCHES)
@@ -229,6 +233,16 @@ class Writer:
         self._steps = self._resumed_step or 0
 
     # What the training thread calls.
+
+    def describe(self, model: ModelTable) -> None:
+        """Say what the model is made of: it is in `run.json` after the next flush. The latest is kept."""
+        self._model = environment.redactor().plain(model.to_json())
+        self._has_info = False
+
+    @property
+    def model(self) -> Json:
+        """The model table as `run.json` has it; another object after each `describe`, None where nobody told."""
+        return self._model
 
     def log(self, step: int, values: Mapping[str, float], *, table: str = "step", time: float | None = None) -> None:
         """Record some numbers of a step.
@@ -491,8 +505,12 @@ class Writer:
 
     def _flush(self, sync: bool) -> None:
         if not self._has_info:
-            layout.replace_json(self._folder.root / layout.RUN, self._info)
-            self._has_info = True
+            self._has_info = True  # first: a model that is described meanwhile is written the next time
+            try:
+                self._write_info()
+            except OSError:
+                self._has_info = False
+                raise
         with self._lock:
             tables = list(self._tables.items())
             forks, self._forks = self._forks, []
@@ -527,6 +545,11 @@ class Writer:
             raise problem
         if wrote:
             self._write_state(Ending.LIVE, "")
+
+    def _write_info(self) -> None:
+        if self._model is not None:
+            self._info["model"] = self._model
+        layout.replace_json(self._folder.root / layout.RUN, self._info)
 
     def _note(self, table: Table, block: RowBlock) -> None:
         """Remember what lists show."""

@@ -1,9 +1,12 @@
 """WGT005 identical-units."""
 
+import pytest
+
 from sonde.core.findings import Severity
+from sonde.core.parameter_kinds import Kind
 from sonde.rules.weights.identical_units import IdenticalUnits
 
-from ..traces import falling, flat, judge, rows, worst
+from ..traces import falling, flat, judge, rows, table, worst
 
 
 def _matrix(name: str, rank: float, largest: float, smallest: float) -> dict[str, float]:
@@ -31,17 +34,19 @@ def test_a_single_row_full_rank_and_zeroed_matrices_are_silent() -> None:
         assert judge(IdenticalUnits(), _run(flat(150), matrix)) == []
 
 
-def _constant(rms: float, size: int) -> list[dict[str, float]]:
-    layer = {
-        "weight__std_at_h_weight": 0.0,
-        "weight__rms_at_h_weight": rms,
-        "weight__norm_at_h_weight": rms * size**0.5,
-    }
-    given = rows(30, loss=falling(30), **layer)
+def _constant(rms: float) -> list[dict[str, float]]:
+    given = rows(30, loss=falling(30), weight__std_at_h_weight=0.0, weight__rms_at_h_weight=rms)
     return [{tag.replace("h_weight", "h.weight"): value for tag, value in row.items()} for row in given]
 
 
-def test_a_constant_matrix_is_seen_before_its_spectrum_and_scales_and_single_weights_are_not() -> None:
-    assert judge(IdenticalUnits(), _constant(0.3, 64))[0][1].where == ("h.weight",)
-    assert judge(IdenticalUnits(), _constant(1.0, 64)) == []
-    assert judge(IdenticalUnits(), _constant(0.3, 1)) == []
+@pytest.mark.parametrize("value", [0.3, 1.0])
+def test_a_constant_matrix_is_seen_before_its_spectrum_whatever_its_value(value: float) -> None:
+    model = table(h__weight=(Kind.MATRIX, (8, 8)))
+    assert judge(IdenticalUnits(), _constant(value), model=model)[0][1].where == ("h.weight",)
+
+
+def test_scales_zeros_and_matrices_of_few_values_are_not_taken_for_equal_units() -> None:
+    assert judge(IdenticalUnits(), _constant(0.3), model=table(h__weight=(Kind.NORMALISATION, (64,)))) == []
+    assert judge(IdenticalUnits(), _constant(0.3), model=table(h__weight=(Kind.MATRIX, (1, 1)))) == []
+    assert judge(IdenticalUnits(), _constant(0.0), model=table(h__weight=(Kind.MATRIX, (8, 8)))) == []
+    assert judge(IdenticalUnits(), _constant(0.3)) == [], "how many values it has is not known"

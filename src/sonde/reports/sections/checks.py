@@ -26,9 +26,7 @@ _WHOLE = (
     "memory/allocated",
     "host/rss",
 )
-_OF_LAYERS = frozenset(
-    ("grad/rms", "update/ratio", "weight/mean", "weight/std", *(f"grad/p{q}" for q in (1, 25, 50, 75, 99)))
-)
+_OF_LAYERS = frozenset(("grad/rms", "update/ratio", *(f"grad/p{q}" for q in (1, 25, 50, 75, 99))))
 
 
 def checks(subject: Subject) -> tuple[Block, ...]:
@@ -36,7 +34,7 @@ def checks(subject: Subject) -> tuple[Block, ...]:
     if not subject.last:
         return ()
     num_open = sum(finding.open for finding in subject.alarms)
-    answers = checklist(_series(subject), open_alarms=num_open)
+    answers = checklist(_series(subject), open_alarms=num_open, model=subject.run.model)
     rows = tuple(_row(check) for check in answers)
     num_fine = sum(check.standing is Standing.OK for check in answers)
     num_asked = sum(check.standing is not Standing.NOT_MEASURED for check in answers)

@@ -1,20 +1,19 @@
 """The layers at a glance: a row a parameter, colour by size, over the whole training."""
 
-import re
-
 import numpy as np
 
+from sonde.core.parameter_kinds import Kind
 from sonde.core.records import Float64, Int64
 from sonde.reports.document import Block, Figure, Figures, Heading, Paragraph, Strong
 from sonde.reports.meanings import meaning
 from sonde.reports.pictures import window
 from sonde.reports.strips import Strip, columns_of
 from sonde.reports.subject import Subject
+from sonde.rules.kinds import Kinds
 
 _ROWS = 40
 _COLUMNS = 160
 _STATISTICS = ("grad/rms", "update/ratio")
-_BIAS = re.compile(r"(?:^|[._])(?:bias|b)(?:_\w+)?$")
 
 
 def layers(subject: Subject) -> tuple[Block, ...]:
@@ -37,7 +36,8 @@ def layers(subject: Subject) -> tuple[Block, ...]:
 
 def _strip(subject: Subject, path: str) -> Figure | None:
     names = _names(subject, path)
-    kept = names if len(names) <= _ROWS else [name for name in names if not _BIAS.search(name)]
+    kinds = Kinds(subject.run.model)
+    kept = names if len(names) <= _ROWS else [name for name in names if kinds.of(name) is not Kind.BIAS]
     if len(kept) > _ROWS:
         kept = [kept[i] for i in np.linspace(0, len(kept) - 1, _ROWS).round().astype(int).tolist()]
     windows = {name: window(subject.run, f"{path}@{name}", points=_COLUMNS) for name in kept}
@@ -56,8 +56,8 @@ def _strip(subject: Subject, path: str) -> Figure | None:
 
 
 def _names(subject: Subject, path: str) -> list[str]:
-    """The parameters in the order of the model: that of a statistic that is measured of all of them together."""
-    order: dict[str, int] = {}
+    """The parameters in the order of the model; else that of a statistic that is measured of all of them together."""
+    order = dict(subject.run.model.places) if subject.run.model is not None else {}
     for tag in subject.last:
         statistic, at, name = tag.partition("@")
         if at and statistic in ("grad/norm", "weight/norm"):

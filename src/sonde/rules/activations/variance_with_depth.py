@@ -9,6 +9,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
+from sonde.core.parameter_kinds import Kind
 from sonde.rules.depth import kind_of, slope
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Look, Sighting
@@ -129,7 +130,7 @@ class VarianceWithDepth:
         layers = look.scene.layers("grad/rms")
         if layers is None or state.is_even:
             return state, None
-        places = [place for place, name in enumerate(layers.names) if name.endswith("bias")]
+        places = np.flatnonzero(look.scene.kinds.are(Kind.BIAS, layers.names))
         biases = Layers(tuple(layers.names[place] for place in places), layers.values[places])
         chain = self._chain(biases, fit=0.9)
         if chain is None or chain.values[-1] > chain.values[0]:

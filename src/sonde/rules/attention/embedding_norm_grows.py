@@ -1,19 +1,16 @@
 """ATT004 embedding-norm-grows."""
 
-import functools
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
+from sonde.core.parameter_kinds import Kind
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Look, Sighting
 from sonde.signals.medians import middle
-
-_EMBEDDING = re.compile(r"(?:^|[._])(?:\w*emb\w*|wte|wpe|tok\w*)(?:[._]|$)", re.IGNORECASE)
 
 
 class EmbeddingNormGrowsState(NamedTuple):
@@ -29,9 +26,10 @@ class EmbeddingNormGrows:
     """An embedding grows many times over while the rest of the weights stays as it is.
 
     What it detects:
-        The RMS of a parameter that is an embedding by its name, `growth` times that of the first look and `relative`
-        times the median growth of all other weights, risen at two looks in a row. Information while the loss falls; a
-        warning past ten times `growth`, where it grew past `growth` within 50 steps, or while training is hurt.
+        The RMS of an embedding (by the class of its module; by its name where the run has no model table), `growth`
+        times that of the first look and `relative` times the median growth of all other weights, risen at two looks in
+        a row. Information while the loss falls; a warning past ten times `growth`, where it grew past `growth` within
+        50 steps, or while training is hurt.
 
     Why it matters:
         The residual stream begins with the embedding: a huge one drowns what blocks add to it, and log Z and the
@@ -44,7 +42,7 @@ class EmbeddingNormGrows:
         A lower rate for embeddings; weight decay on them; normalise after the embedding.
 
     When it is wrong:
-        Embeddings that start at 0.02 or less may grow several times in healthy training. Names decide what is one.
+        Embeddings that start at 0.02 or less may grow several times in healthy training.
 
     References:
         Takase et al., Spike no more: stabilizing the pre-training of large language models, 2023.
@@ -70,10 +68,12 @@ class EmbeddingNormGrows:
             return state, ()
         now = {n: v for n, v in zip(layers.names, layers.values.tolist(), strict=True) if math.isfinite(v)}
         first, latest, rises = {**now, **dict(state.first)}, dict(state.latest), dict(state.rises)
-        others = [now[n] / first[n] for n in now if not _is_embedding(n) and first[n] > 0]
+        kinds = look.scene.kinds
+        embeddings = [n for n in now if kinds.of(n) is Kind.EMBEDDING]
+        others = [now[n] / first[n] for n in now.keys() - set(embeddings) if first[n] > 0]
         usual = middle(others) if others else 1.0
         found = []
-        for name in filter(_is_embedding, now):
+        for name in embeddings:
             rises[name] = rises.get(name, 0) + 1 if now[name] > latest.get(name, now[name]) else 0
             times = now[name] / first[name] if first[name] > 0 else float("nan")
             if times > self.growth and times > self.relative * usual and rises[name] >= 2:
@@ -88,8 +88,3 @@ class EmbeddingNormGrows:
         evidence = Evidence(tag=f"weight/rms@{name}", step=look.scene.step, value=now[name], expected=first[name])
         severity = Severity.WARNING if alarm else Severity.INFO
         return state, (Sighting(severity, message, where=tuple(n for _, n in found), evidence=(evidence,)),)
-
-
-@functools.lru_cache(maxsize=1 << 17)
-def _is_embedding(name: str) -> bool:
-    return _EMBEDDING.search(name) is not None

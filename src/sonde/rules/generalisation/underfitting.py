@@ -48,8 +48,8 @@ class Underfitting:
         `val/loss` and `loss` against what guessing gives.
 
     What to do:
-        Look at the rate first (LOS007), then less dropout and weight decay, then a larger model (one step: 512 → 768
-        wide, 6 → 8 layers); try to learn one batch by heart.
+        Look at the rate first (LOS007), then less dropout and weight decay, then a larger model (half as wide
+        again, or a third more layers); try to learn one batch by heart.
 
     When it is wrong:
         Hard tasks stay near the trivial loss although much is learned (next-token losses of small data, noisy targets).

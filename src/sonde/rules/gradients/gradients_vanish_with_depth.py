@@ -47,7 +47,7 @@ class GradientsVanishWithDepth:
         higher learning rate is no cure.
 
     When it is wrong:
-        The order is that of the optimiser's parameters; in models that are not a chain it is not depth. Adam evens out
+        The order is that in which modules were made; in models that are not a chain it is not depth. Adam evens out
         a factor of a hundred, so such a model may learn all the same: then it is information.
 
     References:

@@ -8,9 +8,9 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
+from sonde.core.parameter_kinds import Kind
 from sonde.rules.levels import has_level
 from sonde.rules.rule import Look, Sighting
-from sonde.rules.tracking import spread
 
 
 class IdenticalUnitsState(NamedTuple):
@@ -27,8 +27,9 @@ class IdenticalUnits:
     What it detects:
         A weight matrix of several rows and columns whose effective rank is below `rank` (stable rank within 2% of 1,
         smallest singular value nothing beside the largest): all rows are multiples of one. Or, where spectra were not
-        measured yet, a weight of 16 values or more that are all the same (a deviation below 1e-6 of their size) within
-        the first 20 steps, and neither zero nor about one, as scales are. It is a warning after `least_steps` steps
+        measured yet, a weight matrix of `least_values` values or more that are all the same (a deviation below 1e-6 of
+        their size) and not zero, within the first 20 steps; runs without a model table do not say how many there are,
+        and are judged by spectra alone. It is a warning after `least_steps` steps
         where training is impaired, else information.
 
     Why it matters:
@@ -56,6 +57,7 @@ class IdenticalUnits:
 
     rank: float = 1.1
     least_steps: int = 100
+    least_values: int = 16
 
     def init(self) -> IdenticalUnitsState:
         """Before the first step."""
@@ -100,16 +102,14 @@ class IdenticalUnits:
         std, rms = look.scene.layers("weight/std"), look.scene.layers("weight/rms")
         if std is None or rms is None or std.names != rms.names or look.picture.num_losses > 20:
             return False
-        norm = look.scene.layers("weight/norm")
-        if norm is None or not set(std.names) <= set(norm.names):
-            return False
-        # ‖w‖²/rms² is the number of values, all that is known of shapes here: one value is always equal to itself.
-        norms = spread(norm, std.names)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            is_matrix = (norms / rms.values) ** 2 > 15.5
-        # Near one it is a normalisation's scale.
-        flat = (std.values < 1e-6 * rms.values) & is_matrix & (np.abs(rms.values - 1) > 0.05)
-        names = [name for i, name in enumerate(std.names) if flat[i] and name.endswith("weight")]
+        kinds = look.scene.kinds
+        flat = (std.values < 1e-6 * rms.values) & (rms.values > 0)
+        of_one_value = [std.names[place] for place in np.flatnonzero(flat)]
+        names = [
+            name
+            for name in of_one_value
+            if kinds.of(name) is Kind.MATRIX and (kinds.num_values(name) or 0) >= self.least_values
+        ]
         found.update(dict.fromkeys(names))
         return bool(names)
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
+from sonde.core.parameter_kinds import Kind
+from sonde.rules.kinds import Kinds
 from sonde.rules.picture import Picture
 from sonde.rules.rule import Look, Sighting
 from sonde.rules.scene import Layers
@@ -96,7 +98,7 @@ class WeightNormJump:
         layers = look.scene.layers("weight/rms")
         found: list[Jump] = []
         if layers is not None:
-            state, found = self._compared(state, layers, picture)
+            state, found = self._compared(state, layers, picture, look.scene.kinds)
         if not state.jumps and not found:
             return state, ()
         jumps = tuple(jump for jump in (*state.jumps, *found) if picture.step - jump.step <= self.reach)[-8:]
@@ -127,7 +129,7 @@ class WeightNormJump:
         return state, (Sighting(severity, message, where, evidence, min(jump.step for jump in jumps)),)
 
     def _compared(
-        self, state: WeightNormJumpState, layers: Layers, picture: Picture
+        self, state: WeightNormJumpState, layers: Layers, picture: Picture, kinds: Kinds
     ) -> tuple[WeightNormJumpState, list[Jump]]:
         """The weights of a look against those of the last one."""
         names, now = state.names, layers.values
@@ -148,7 +150,7 @@ class WeightNormJump:
         found = [
             Jump(picture.step, names[place], float(before[place]), float(now[place]), picture.loss_median)
             for place in np.flatnonzero(far)
-            if not (names[place].endswith("bias") and now[place] < max(1.5 * highest[place], 3 * usual_size))
+            if not (kinds.of(names[place]) is Kind.BIAS and now[place] < max(1.5 * highest[place], 3 * usual_size))
         ]
         rms = np.where(looked, now, before)
         moves = np.where(both, np.fmax(0.98 * usual, move), usual)

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
+from sonde.core.parameter_kinds import Kind
 from sonde.rules.rule import Look, Sighting
 
 
@@ -68,7 +69,8 @@ class WeightNormsDiverge:
         sightings = []
         layers = look.scene.layers("weight/rms")
         if layers is not None:
-            keep = [i for i, name in enumerate(layers.names) if not name.endswith("bias") and layers.values[i] > 0]
+            is_bias = look.scene.kinds.are(Kind.BIAS, layers.names)
+            keep = (~is_bias & (layers.values > 0)).nonzero()[0].tolist()
             if len(keep) > 1:
                 values = layers.values[keep]
                 high, low = int(values.argmax()), int(values.argmin())

@@ -1,0 +1,183 @@
+"""Makes the table of what models are made of, from their modules and optimisers as they are: nothing is computed."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrize import ParametrizationList
+from torch.optim import Optimizer
+
+from sonde.core.model_table import ModelTable, ModuleRow, ParameterRow
+from sonde.core.parameter_kinds import Kind, kind_by_name
+from sonde.core.printable import one_line
+from sonde.core.tags import clean_name, is_name
+from sonde.probes.parameters import LAZY, of_optimizer, parameter_names
+
+_INSIDE_WRAPPERS = frozenset({"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module", "_forward_module"})
+_MADE_CLASSES = ("FSDP", "Parametrized")  # torch puts these before the name of a class that it derives
+_MULTIPLY = (nn.Linear, nn.Bilinear, _ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
+_NORMALISE = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+_MOST_CHARS = 200
+_MOST_TIED = 16
+_MOST_ALIASES = 10_000  # places of modules that stand in several: nested ones multiply
+_ODD_NAME = "named with control characters or too many of them"
+
+
+class _Place(NamedTuple):
+    """A module of a model and where it is."""
+
+    name: str
+    module: nn.Module
+    depth: int
+    model: str
+    """Name of the model, which the model itself has."""
+    is_alias: bool
+    """Whether it was met before, under another name."""
+
+
+def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer]) -> ModelTable:
+    """The modules and parameters of models, and where optimisers have them.
+
+    Modules and parameters are read where torch keeps them, so that no code of the user's is called. What cannot be in
+    the table (lazy parameters that were not used yet, names with control characters) is counted.
+
+    Args:
+        models: By name; a name that is not empty stands before the names of the model's modules.
+        optimizers: By name. Parameters that no model has are in the table as well.
+
+    Example:
+        >>> net = nn.Sequential(nn.Linear(2, 4), nn.LayerNorm(4))
+        >>> import torch
+        >>> for row in model_table({"": net}, {"": torch.optim.SGD(net.parameters())}).parameters:
+        ...     print(row.name, row.kind, row.shape)
+        0.weight matrix (4, 2)
+        0.bias bias (4,)
+        1.weight normalisation (4,)
+        1.bias bias (4,)
+    """
+    names = parameter_names(models)
+    groups = {
+        id(parameter): (number, name)
+        for name, optimizer in reversed(list(optimizers.items()))
+        for number, group in enumerate(optimizer.param_groups)
+        for parameter in group["params"]
+    }
+    left_out: Counter[str] = Counter()
+    modules: list[ModuleRow] = []
+    found: dict[int, tuple[Tensor, Kind]] = {}
+    others: dict[int, list[str]] = {}
+    """Every name of each parameter."""
+    for place in (place for prefix, model in models.items() for place in _places(prefix, model)):
+        if not place.is_alias and not _is_wrapper(place.module):
+            name = clean_name(place.name) if place.depth else place.model
+            if is_name(name):
+                modules.append(ModuleRow(name=name, type=_class_name(type(place.module)), depth=place.depth))
+            else:
+                left_out[_ODD_NAME] += 1
+        for local, parameter in vars(place.module)["_parameters"].items():
+            if parameter is not None:
+                full = clean_name(f"{place.name}.{local}" if place.name else str(local))
+                others.setdefault(id(parameter), []).append(full)
+                found.setdefault(id(parameter), (parameter, _kind(place.module, str(local), full, parameter)))
+    for name, optimizer in optimizers.items():
+        for watched in of_optimizer(optimizer, names, name):
+            if id(watched.parameter) not in found:
+                found[id(watched.parameter)] = watched.parameter, Kind.OTHER
+                names[id(watched.parameter)] = watched.name
+    rows = []
+    for key, (parameter, kind) in found.items():
+        name = names.get(key, others[key][0] if key in others else "")
+        if is_lazy(parameter) or not is_name(name):
+            left_out[LAZY if is_lazy(parameter) else _ODD_NAME] += 1
+            continue
+        group, optimizer_name = groups.get(key, (None, ""))
+        known_as = dict.fromkeys(others.get(key, ()))
+        tied = tuple(other for other in known_as if other != clean_name(name) and is_name(other))
+        rows.append(
+            ParameterRow(
+                name=name,
+                kind=kind,
+                shape=tuple(parameter.shape),
+                dtype=str(parameter.dtype).removeprefix("torch."),
+                trainable=parameter.requires_grad,
+                group=group,
+                optimizer=_word(optimizer_name),
+                tied=tied[:_MOST_TIED],
+            )
+        )
+    return ModelTable(modules=tuple(_once(modules)), parameters=tuple(rows), left_out=dict(left_out))
+
+
+def _places(prefix: str, model: nn.Module) -> Iterator[_Place]:
+    """A model and its modules, outer ones first; a module inside itself is not entered again."""
+    seen: set[int] = set()
+    inside: set[int] = set()
+    num_aliases = 0
+    waiting: list[tuple[str, nn.Module, int] | int] = [(prefix, model, 0)]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, int):  # what lies inside of it is done
+            inside.remove(one)
+            continue
+        name, module, depth = one
+        is_alias = id(module) in seen
+        num_aliases += is_alias
+        if id(module) in inside or num_aliases > _MOST_ALIASES:
+            continue
+        yield _Place(name, module, depth, prefix or "model", is_alias)
+        seen.add(id(module))
+        inside.add(id(module))
+        waiting.append(id(module))
+        below = depth + (not _is_wrapper(module))
+        waiting += [
+            (f"{name}.{local}" if name else str(local), child, below)
+            for local, child in reversed(vars(module)["_modules"].items())
+            if isinstance(child, nn.Module)
+        ]
+
+
+def _is_wrapper(module: nn.Module) -> bool:
+    inner = vars(module)["_modules"]
+    parallel = isinstance(module, DataParallel | DistributedDataParallel)
+    return (parallel and "module" in inner) or not _INSIDE_WRAPPERS.isdisjoint(inner)
+
+
+def _kind(module: nn.Module, local: str, name: str, parameter: Tensor) -> Kind:
+    """By the module's class where that is one of torch's; else by its name and the parameter's."""
+    if kind_by_name(name) is Kind.ADAPTER:  # which `peft` makes of ordinary layers
+        return Kind.ADAPTER
+    if local.startswith("bias") or local.endswith("_bias"):
+        return Kind.BIAS
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+        return Kind.EMBEDDING
+    if isinstance(module, _NORMALISE):
+        return Kind.NORMALISATION
+    if isinstance(module, ParametrizationList):
+        return Kind.OTHER
+    is_flat = is_lazy(parameter) or parameter.dim() < 2
+    if isinstance(module, _MULTIPLY):  # `weight_g` is the size that `weight_norm` keeps apart
+        return Kind.OTHER if is_flat or local.endswith("_g") else Kind.MATRIX
+    kind = kind_by_name(f"{_class_name(type(module))}.{local}")
+    return Kind.OTHER if kind is Kind.MATRIX and is_flat else kind
+
+
+def _class_name(own: type) -> str:
+    """Of a class, or of the one that torch derived it from."""
+    for prefix in _MADE_CLASSES:
+        for base in own.__bases__:
+            if own.__name__ == f"{prefix}{base.__name__}":
+                return _class_name(base)
+    return _word(own.__name__) or "?"
+
+
+def _word(text: object) -> str:
+    return one_line(text)[:_MOST_CHARS]
+
+
+def _once(rows: list[ModuleRow]) -> list[ModuleRow]:
+    return list({row.name: row for row in reversed(rows)}.values())[::-1]
