@@ -11,25 +11,41 @@ from torch import Tensor
 from sonde.core.records import Float64
 
 
-class Part(enum.Enum):
+class Part(enum.IntEnum):  # of numbers: those of another kind are hashed in Python, a dozen times a step
     """What a vector of numbers is."""
 
-    GRADIENTS = "rows of statistics of gradients"
-    NORMS = "norms of gradients alone"
-    NORMS_APPLIED = "norms of gradients as the optimiser got them, where its clips do not tell"
-    CLIP = "the norm that a clip found"
-    SCALE = "the scale of a gradient scaler"
-    CLIP_SCALE = "the same, where gradients were read before it unscaled them"
-    GRAD_SCALE = "the scale that a fused optimiser divides by"
-    HISTOGRAM = "counts of gradients"
-    EXTREMES = "rows of the gradients of a histogram, where those of all are not there"
-    GRADIENT_PRODUCTS = "inner products of the sketches of two gradients that follow each other"
-    TRAJECTORY = "the sketch of all gradients together"
-    BEFORE = "norms of weights before an update"
-    UPDATES = "rows of updates"
-    WEIGHTS = "rows of weights"
-    WEIGHT_HISTOGRAM = "counts of weights"
-    UPDATE_PRODUCTS = "inner products of the sketches of two updates"
+    GRADIENTS = enum.auto()
+    """Rows of statistics of gradients."""
+    NORMS = enum.auto()
+    """Norms of gradients alone."""
+    NORMS_APPLIED = enum.auto()
+    """Norms of gradients as the optimiser got them, where its clips do not tell."""
+    CLIP = enum.auto()
+    """The norm that a clip found."""
+    SCALE = enum.auto()
+    """The scale of a gradient scaler."""
+    CLIP_SCALE = enum.auto()
+    """The same, where gradients were read before it unscaled them."""
+    GRAD_SCALE = enum.auto()
+    """The scale that a fused optimiser divides by."""
+    HISTOGRAM = enum.auto()
+    """Counts of gradients."""
+    EXTREMES = enum.auto()
+    """Rows of the gradients of a histogram, where those of all are not there."""
+    GRADIENT_PRODUCTS = enum.auto()
+    """Inner products of the sketches of two gradients that follow each other."""
+    TRAJECTORY = enum.auto()
+    """The sketch of all gradients together."""
+    BEFORE = enum.auto()
+    """Norms of weights before an update."""
+    UPDATES = enum.auto()
+    """Rows of updates."""
+    WEIGHTS = enum.auto()
+    """Rows of weights."""
+    WEIGHT_HISTOGRAM = enum.auto()
+    """Counts of weights."""
+    UPDATE_PRODUCTS = enum.auto()
+    """Inner products of the sketches of two updates."""
 
 
 ROWS = frozenset({Part.GRADIENTS, Part.EXTREMES, Part.UPDATES, Part.WEIGHTS})
@@ -98,8 +114,12 @@ class OptimizerNumbers:
 
     def in_order(self) -> tuple[list[Key], list[Tensor], int]:
         """Keys and tensors, what every step must have first, and how many of them that are."""
-        keys = sorted(self.tensors, key=lambda key: key.part not in _ESSENTIAL)
-        return keys, [self.tensors[key] for key in keys], sum(key.part in _ESSENTIAL for key in keys)
+        keys = list(self.tensors)
+        num = len(keys)
+        if num > 1:
+            keys.sort(key=lambda key: key.part not in _ESSENTIAL)
+            num = sum(key.part in _ESSENTIAL for key in keys)
+        return keys, [self.tensors[key] for key in keys], num
 
 
 def apart(keys: Sequence[Key], sizes: Sequence[int], numbers: Float64) -> Mapping[Key, Float64]:

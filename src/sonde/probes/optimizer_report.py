@@ -1,6 +1,7 @@
 """From the numbers of an optimiser's step to rows, in the background and in the order of steps."""
 
 import math
+import statistics
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,7 +65,6 @@ class _Tensors(NamedTuple):
     """As measured."""
     finite_norms: Float64
     num_nonfinite: float
-    series: Float32
 
 
 @final
@@ -113,7 +113,7 @@ class OptimizerReport:
         """Whether the norm of all gradients is far above the last ones, or no number: then it is told whose it is."""
         usual = self._last_norms
         is_finite = math.isfinite(norm)
-        is_unusual = not is_finite or (len(usual) >= _USUAL_STEPS and norm > _UNUSUAL * float(np.median(usual)))
+        is_unusual = not is_finite or (len(usual) >= _USUAL_STEPS and norm > _UNUSUAL * statistics.median(usual))
         if is_finite:
             usual.append(norm)
         if not is_unusual or iteration < self._look_again:
@@ -168,7 +168,7 @@ class OptimizerReport:
 
     def _layers(self, step: "_Step", key: Key, names: tuple[str, ...], applied: Float64) -> Row:
         """The statistics of every tensor of a key."""
-        family, out = _FAMILIES[key.part], step.tensors[key].series
+        family, out = _FAMILIES[key.part], step.series(key)
         is_update = key.part is Part.UPDATES
         if is_update:  # against the weights before them, and against the gradients that the optimiser got
             gradients = np.append(applied, 0.0)[self._lookup(key.names, names)]
@@ -269,19 +269,25 @@ class _Step:
         return None if value is None else float(value[0])
 
     def _worked_out(self, key: Key, rows: Float64) -> _Tensors:
-        statistics = _FAMILIES[key.part].statistics
-        norms, finite_norms, num_nonfinite = norm(rows), finite_norm(rows), float(rows[:, Column.NONFINITE].sum())
+        finite_norms, num_nonfinite = finite_norm(rows), float(rows[:, Column.NONFINITE].sum())
+        norms = norm(rows) if num_nonfinite else finite_norms
+        if infinite := self.note.infinite.get(key):
+            norms[np.array([name in infinite for name in key.names])] = np.inf
+        return _Tensors(norms, finite_norms, num_nonfinite)
+
+    def series(self, key: Key) -> Float32:
+        """All that is recorded of the tensors of a key, in the order of `tags`."""
+        rows, names = self.found[key], _FAMILIES[key.part].statistics
         if key.part is Part.GRADIENTS and self.read_scale != 1:
             rows, factor = rows.copy(), 1 / self.read_scale
             rows[:, [Column.MEAN, Column.MIN, Column.MAX]] *= factor
             rows[:, Column.M2] *= factor**2
-        series = values(rows, statistics)
+        series = values(rows, names)
         if infinite := self.note.infinite.get(key):
             of_these = np.array([name in infinite for name in key.names])
-            norms[of_these] = np.inf
             for statistic in ("norm", "rms"):
-                series[statistics.index(statistic) :: len(statistics)][of_these] = np.inf
-        return _Tensors(norms, finite_norms, num_nonfinite, series)
+                series[names.index(statistic) :: len(names)][of_these] = np.inf
+        return series
 
     def gradient_norms(self) -> tuple[tuple[str, ...], Float64, Float64]:
         """The parameters that had gradients, the norm of each before clipping, and as the optimiser got it."""
@@ -335,10 +341,9 @@ def _cosines(products: Float64) -> Float64:
 
 def together(norms: Float64) -> float:
     """The norm of all tensors; NaN where one is, else infinite where one is. Squares stay in range."""
-    largest = float(np.max(norms, initial=0.0))
-    if largest == 0 or not np.isfinite(largest):
-        return largest
-    return largest * float(np.sqrt(np.sum((norms / largest) ** 2)))
+    values = norms.tolist()
+    total = math.hypot(*values)
+    return total if math.isfinite(total) or not any(map(math.isnan, values)) else math.nan
 
 
 def _members(clip: ClipNote, names: Sequence[str]) -> npt.NDArray[np.bool_]:
