@@ -40,6 +40,15 @@ ZIG_MACHINES = {"Linux": {"x86_64", "aarch64"}, "Darwin": {"x86_64", "arm64"}}
 GLIBC = "2.17"  # what manylinux2014 promises
 
 FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-pthread"]
+V3 = [
+    "-mavx2",
+    "-mfma",
+    "-mf16c",
+    "-mbmi",
+    "-mbmi2",
+    "-mlzcnt",
+    "-mmovbe",
+]  # x86-64-v3, in words that old compilers know
 
 
 class NotCompiled(Exception):
@@ -53,7 +62,7 @@ class CustomBuildHook(BuildHookInterface):
         """A compiler in a wheel, where nothing else compiles."""
         if _is_left_out() or self.target_name != "wheel" or not (_target() or own_compiler() is None):
             return []
-        return [ZIG] if platform.machine() in ZIG_MACHINES.get(platform.system(), ()) else []
+        return [ZIG] if _zig_serves() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile; say why where that fails."""
@@ -99,6 +108,12 @@ def own_compiler() -> str | None:
     return next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
 
 
+def _zig_serves() -> bool:
+    """Whether there is a ziglang for this machine, and what it makes can be loaded here."""
+    known = platform.machine() in ZIG_MACHINES.get(platform.system(), ()) and sys.maxsize > 2**32
+    return known and (platform.system() != "Linux" or platform.libc_ver()[0] == "glibc" or _target() is not None)
+
+
 def _compilers(target: str | None) -> list[tuple[list[str], str]]:
     """Commands that may compile, the best first, and the platform's tag of what each makes."""
     found = []
@@ -107,7 +122,7 @@ def _compilers(target: str | None) -> list[tuple[list[str], str]]:
     if target is None and own is not None:
         tag = f"linux_{machine}" if system == "Linux" else f"macosx_11_0_{machine}"
         found.append(([own], tag))
-    if importlib.util.find_spec("ziglang") is not None:
+    if _zig_serves() and importlib.util.find_spec("ziglang") is not None:
         zig = [sys.executable, "-m", "ziglang", "cc"]
         if target is not None or system == "Linux":
             cpu = (target or machine).split("-")[0]
@@ -120,7 +135,7 @@ def _compilers(target: str | None) -> list[tuple[list[str], str]]:
 def _compile(compiler: list[str], library: Path, for_x86: bool, extra: Sequence[str]) -> None:
     """One object for each level of instructions, linked into one library."""
     is_zig = "ziglang" in compiler
-    level = {"": [], "_v3": ["-mcpu=x86_64_v3" if is_zig else "-march=x86-64-v3", "-DSTATISTICS=sonde_statistics_v3"]}
+    level = {"": [], "_v3": [*(["-mcpu=x86_64_v3"] if is_zig else V3), "-DSTATISTICS=sonde_statistics_v3"]}
     named = f'-DSOURCE="{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}"'
     with tempfile.TemporaryDirectory() as folder:
         # zig would otherwise leave 100 MB in the user's cache.

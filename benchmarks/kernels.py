@@ -204,7 +204,7 @@ def _scaled(what: str, shapes: Shapes, device: str) -> tuple[str, ...]:
 
 
 def cpu() -> None:
-    """The CPU path. It runs in the calling thread, whose processor time is told as well: others may be busy."""
+    """On a CPU. Processor time of the calling thread is told as well: others may be busy."""
     small = gradients([(10, 10)] * 10_000, "cpu")
     stats = TensorStats(small)
     calls: dict[str, Callable[[], object]] = {

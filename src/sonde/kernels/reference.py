@@ -1,7 +1,7 @@
 """The definition of every statistic: one tensor at a time, in float64, in plain torch.
 
-Slow and obvious. The fast paths are tested against it, and it is what runs where no fast path can: on a GPU without
-Triton, and for float64 tensors on one with it. It never waits for the device.
+Slow and obvious. The fast paths are tested against it, and it is what runs where no fast path can: on a CPU without the
+compiled kernel, on a GPU without Triton, and for float64 tensors on one with it. It never waits for the device.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """Finding and loading the library, and compiling it."""
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,27 @@ except hatch_build.NotCompiled as error:
     )
     assert ("no C compiler" if cc is None else "no headers here") in done.stdout, done.stderr
     assert not (tmp_path / "statistics.so").exists()
+
+
+def asked_for(monkeypatch: pytest.MonkeyPatch, **environment: str) -> list[str]:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    hook = hatch_build.CustomBuildHook.__new__(hatch_build.CustomBuildHook)
+    hook.target_name = "wheel"
+    return hook.dependencies()
+
+
+@pytest.mark.skipif(
+    platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"),
+    reason="ziglang may have no wheel here",
+)
+def test_a_compiler_is_asked_for_only_where_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SONDE_NATIVE", raising=False)
+    monkeypatch.delenv("SONDE_WHEEL_TARGET", raising=False)
+    assert asked_for(monkeypatch, PATH=str(tmp_path)) == [hatch_build.ZIG]
+    assert asked_for(monkeypatch, SONDE_NATIVE="0") == []
+    (tmp_path / "cc").touch(0o755)
+    assert asked_for(monkeypatch, SONDE_NATIVE="1") == []
+    assert asked_for(monkeypatch, SONDE_WHEEL_TARGET="aarch64-linux") == [hatch_build.ZIG]
+    with pytest.raises(ValueError, match="aarch64-linux"):
+        asked_for(monkeypatch, SONDE_WHEEL_TARGET="vax")
