@@ -4,10 +4,12 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -16,6 +18,8 @@ from sonde.core.records import Ending
 from sonde.integrations import entries
 from sonde.integrations.callers import caller
 from sonde.integrations.entries import Fetched, LossCall, Opened, Scaled
+from sonde.integrations.first_update import FirstUpdate
+from sonde.integrations.hand_updates import HandUpdates
 from sonde.integrations.iterations import Iterations
 from sonde.integrations.listening import Listening
 from sonde.integrations.losses import Losses, Origin, weighed
@@ -26,10 +30,21 @@ from sonde.integrations.runner import Script
 from sonde.integrations.trainings import Trainings
 from sonde.integrations.validation import Validation
 from sonde.monitor import ranks
+from sonde.monitor.by_hand import UpdatedByHand
 from sonde.monitor.guard import Guard
 from sonde.monitor.watch import Watch
 from sonde.probes.batches import counts_of
-from sonde.probes.seams import BACKWARD, GRAD, SCALER_STEP, Backward, Gradient, ScalerStep
+from sonde.probes.seams import (
+    BACKWARD,
+    CLIP_BY_NORM,
+    CLIP_BY_VALUE,
+    GRAD,
+    SCALER_STEP,
+    Backward,
+    Clip,
+    Gradient,
+    ScalerStep,
+)
 from sonde.store import endings
 from sonde.store.environment import redactor
 from sonde.streams.printing import print_or_drop
@@ -37,6 +52,8 @@ from sonde.streams.printing import print_or_drop
 # Where a loss comes from is asked at the first steps and now and then: it is the same at nearly all of them.
 _LOOK_STEPS, _LOOK_OFTEN_STEPS = 20, 200
 _OFTEN, _SELDOM = 10, 50
+_MOST_EARLY = 1_000
+_UNKNOWN_RATES = 20  # updates by hand in a row from the first, after which it is said that their rate is not known
 _STEP_SIZE = (
     "num_items_in_batch"  # by which Transformers tells a model how many targets the micro-batches have together
 )
@@ -54,6 +71,9 @@ class Loop:
     An iteration is over, with one optimiser, when after its step the next batch is fetched, a whole model is called, or
     `backward` begins: schedulers that act in between belong to it. With several it is over at the next batch, when one
     of them is about to make a second step, or when all have made one and a model is called.
+
+    Where no optimiser makes a step and the weights change all the same between `backward` and one of these moments, the
+    script updates them by hand: then that is the step.
 
     Args:
         script: What is run.
@@ -80,6 +100,12 @@ class Loop:
         self._iterations = Iterations()
         self._losses, self._passes = Losses(), Passes()
         self._validation = Validation(self._passes)
+        self._first = FirstUpdate()
+        """Looks for updates by hand, as long as nothing is watched …"""
+        self._by_hand: HandUpdates | None = None
+        """… and what tells of them, once there was one."""
+        self._early: deque[tuple[Tensor | float | None, Mapping[str, Tensor | float]]] = deque(maxlen=_MOST_EARLY)
+        """Micro-steps before that."""
         self._waiting: Fetched | None = None
         """A batch of a loader that was not trained on before."""
         self._listening = Listening(self._guard)
@@ -96,6 +122,7 @@ class Loop:
         listening.at(self._on_eval, entries.EVAL)
         listening.at(self._on_compile, entries.COMPILE, entries.COMPILE_IN_PLACE)
         listening.at(self._on_scaler_step, SCALER_STEP)
+        listening.at(self._on_clip, CLIP_BY_NORM, CLIP_BY_VALUE)
         listening.at(self._on_loss, *entries.LOSSES)
         listening.at(self._on_zero_grad, *entries.ZERO_GRADS)
         listening.at_steps(self._before_step, self._after_step)
@@ -149,6 +176,7 @@ class Loop:
         self._iterations.begin_anew()
         self._passes.training = None
         self._validation = Validation(self._passes)
+        self._by_hand = None
         self._begin(optimizer)
 
     # What the training does.
@@ -157,6 +185,13 @@ class Loop:
     def is_differentiating(self) -> bool:
         """Whether `backward` is under way."""
         return self._in_backward > 0
+
+    def before_any(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """A module is about to be called, and nothing is watched yet."""
+        if any(True for _ in module.parameters()):
+            self._look_for_update()
+            if module in self._roots:  # since now
+                self.before_model(module, args, kwargs)
 
     def before_model(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """A whole model is about to be called: a new iteration, or an evaluation."""
@@ -198,6 +233,10 @@ class Loop:
     def _on_zero_grad(self, what: Any) -> None:
         """What was differentiated before does not become part of a step (an attack on the inputs, a look)."""
         optimizers = self._trainings.optimizers
+        if isinstance(what, nn.Module):
+            self._look_for_update()
+        if self._watch is None:
+            self._early.clear()
         is_all = id(what) in optimizers or what in self._roots
         if is_all and len(optimizers) == 1 and not self._in_step and not self._in_backward:
             self._iterations.clear()
@@ -234,9 +273,8 @@ class Loop:
     def _on_backward(self, event: Backward) -> None:
         if event.done:
             self._in_backward -= 1
-            if not self._in_backward and not self._in_step and self._tries_left:
-                self._tries_left -= 1
-                self._begin()
+            if not self._in_backward and not self._in_step:
+                self._differentiated()
             return
         self._in_backward += 1
         if self._in_backward > 1:
@@ -263,7 +301,22 @@ class Loop:
             whole, parts = self._iterations.micro_step()
             if self._watch is not None:
                 self._step(self._watch, whole, parts)
+            else:
+                self._early.append((whole.detach() if isinstance(whole, Tensor) else whole, parts))
         self._iterations.add(part)
+
+    def _differentiated(self) -> None:
+        """`backward` is over, outside of any step."""
+        if self._tries_left:
+            self._tries_left -= 1
+            self._begin()
+        if self._watch is None:
+            if not self._trainings.is_refused:
+                self._first.differentiated(self._roots.called)
+        elif self._by_hand is not None:
+            if self._passes.trained():
+                self._watch.epoch()
+            self._by_hand.differentiated()
 
     def _on_gradient(self, event: Gradient) -> None:
         """`torch.autograd.grad`: a loss, if of parameters, and if the script makes a step with what it gets."""
@@ -290,6 +343,8 @@ class Loop:
         if id(optimizer) in self._in_step:  # a subclass that calls super().step()
             self._in_step.append(id(optimizer))
             return
+        self._first = FirstUpdate()
+        self._early.clear()
         self._begin()
         if self._watch is None:
             return
@@ -328,10 +383,65 @@ class Loop:
         if key in self._trainings.optimizers and key not in self._iterations.stepped:
             self._iterations.step(key)  # it was kept from it
 
+    # Updates by hand.
+
+    def _on_clip(self, clip: Clip) -> None:
+        if self._watch is None:
+            self._first.clipped(clip)
+        elif self._by_hand is not None and clip.done:
+            self._by_hand.clipped()
+
+    def _look_for_update(self) -> None:
+        """If the script has changed the weights itself since `backward`, that was the step."""
+        if self._in_backward or self._in_step:
+            return
+        if self._watch is None:
+            if self._first.has_come():
+                self._begin_by_hand()
+        elif self._by_hand is not None and self._by_hand.has_come():
+            self._updated(self._by_hand)
+
+    def _begin_by_hand(self) -> None:
+        """The first update by hand is over: watch from now on, and record it."""
+        first, self._first = self._first, FirstUpdate()
+        stand_in = UpdatedByHand(first.trained(self._roots.called))
+        self._begin(stand_in)
+        if self._watch is None:
+            return
+        by_hand = self._by_hand = HandUpdates(stand_in, first.tracked(), is_silent=first.is_silent())
+        while self._early:
+            self._step(self._watch, *self._early.popleft())
+        self._passes.trained()
+        with torch.no_grad(), first.as_before() as is_known:
+            if is_known:
+                stand_in.announce()
+                first.clip_again()
+                by_hand.await_update()
+        if is_known:
+            by_hand.has_come()
+        self._updated(by_hand)
+
+    def _updated(self, by_hand: HandUpdates) -> None:
+        self._trainings.goes_on()
+        if self._validation.is_in_doubt:
+            self._validation.settle()
+            if self._iterations.num_closed:
+                self._report()
+        by_hand.conclude()
+        self._iterations.step(id(by_hand.optimizer))
+        if by_hand.num_rates == 0 and by_hand.num_unknown_rates == _UNKNOWN_RATES:
+            self._say_rate_unknown()
+
+    def _say_rate_unknown(self) -> None:
+        if self._watch is not None:
+            reason = "weights are updated by hand, and not by the gradients times one number"
+            self._watch.not_measured("lr", reason)
+
     # Iterations.
 
     def _close(self) -> None:
         """If an optimiser has made a step, the iteration is over."""
+        self._look_for_update()
         if self._watch is None or not self._iterations.stepped or self._in_step:
             return
         whole, parts = self._iterations.close(self._trainings.optimizers)
@@ -359,7 +469,7 @@ class Loop:
         if self._waiting is not None and self._watch is not None:
             self._batch(self._watch, self._waiting)
             self._waiting = None
-        if len(self._trainings.optimizers) == 1:
+        if len(self._trainings.optimizers) < 2:
             self._close()
         if self._iterations.num_closed and not self._validation.is_in_doubt:
             self._report()
@@ -376,6 +486,8 @@ class Loop:
         """The script has ended: close the run and say what there is to say."""
         if self._pid != os.getpid():
             return
+        with self._guard:
+            self._look_for_update()
         if self._watch is None and not self._trainings.is_refused:
             self._say("Sonde: no optimiser made a step in this process (its children are not watched)")
         with self._guard:
@@ -405,6 +517,8 @@ class Loop:
         self._go_on()
         if self._passes.is_epoch_over:
             watched.epoch()
+        if self._by_hand is not None and self._by_hand.num_rates == 0:
+            self._say_rate_unknown()
         if self._validation.trouble:
             watched.not_measured("val/loss", f"not found: {self._validation.trouble}")
 

@@ -14,6 +14,7 @@ from sonde.integrations.epilogue import epilogue
 from sonde.integrations.finding import Found, alive, find, name_in_script
 from sonde.integrations.runner import Script
 from sonde.monitor import ranks
+from sonde.monitor.by_hand import UpdatedByHand
 from sonde.monitor.watch import Watch, watch
 from sonde.store import endings
 from sonde.store.environment import redactor
@@ -71,7 +72,10 @@ class Trainings:
             self.is_refused = True
             self._say("Sonde: the script watches its training itself")
             return None
-        optimizers = alive(Optimizer) if optimizer is None else [optimizer]
+        if optimizer is None:
+            optimizers = [one for one in alive(Optimizer) if not isinstance(one, UpdatedByHand)]
+        else:
+            optimizers = [optimizer]
         found = find(called, optimizers, lambda: alive(nn.Module), name_in_script)
         if not found.optimizers:
             return None
@@ -92,7 +96,11 @@ class Trainings:
         self._watched = list(found.optimizers.values())
         self.optimizers = {id(optimizer): name for name, optimizer in found.optimizers.items()}
         self._names = {name for one in self._watched if (name := name_in_script(one)) is not None}
-        self._say(f"Sonde: watching {_listed(found.models)} with {_listed(found.optimizers)}: {self.watch.path}")
+        if isinstance(optimizer, UpdatedByHand):
+            said = f"no optimiser: weights are updated by hand; watching {_listed(found.models)}"
+        else:
+            said = f"watching {_listed(found.models)} with {_listed(found.optimizers)}"
+        self._say(f"Sonde: {said}: {self.watch.path}")
         return found
 
     def _next_folder(self) -> Path | None:

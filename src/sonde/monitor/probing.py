@@ -190,6 +190,11 @@ class Probing:
         self._phases.mark("monitor-done")
         self._phases.mark("optimizer")
 
+    def awaits_update(self) -> None:
+        """The same where the script updates by hand: when that is seen, the gradients may be gone."""
+        self._memory.mark("optimizer-done")
+        self._phases.mark("monitor-done")
+
     def after_optimizer(self, optimizer: Optimizer, *, has_closure: bool) -> None:
         """It has made its step."""
         self.preflight.after_optimizer(optimizer)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from sonde.monitor import ranks
+from sonde.monitor.by_hand import UpdatedByHand
 from sonde.monitor.desk import Desk
 from sonde.monitor.guard import Guard
 from sonde.monitor.notices import Notices
@@ -106,6 +107,10 @@ class Stepping:
         optimised, desk = self._optimised.get(id(optimizer)), self._desk
         if optimised is None or self._is_over:
             return
+        by_hand = isinstance(optimizer, UpdatedByHand)
+        if by_hand:  # said after every `backward`: what was read after the last one does not count any more
+            optimised.begin()
+            desk.sheet.forget_gradients(optimised.name)
         optimised.depth += 1
         if optimised.depth > 1:  # a subclass that calls super().step()
             return
@@ -137,7 +142,10 @@ class Stepping:
                     self._reader.gradients(desk.sheet, optimised)
                 self._reader.copy_weights(optimised)
         with self._guard:
-            self._probing.at_optimizer()
+            if by_hand:
+                self._probing.awaits_update()
+            else:
+                self._probing.at_optimizer()
         desk.budget.end("pre", began)
         optimised.entered = time.perf_counter()
 
@@ -148,7 +156,10 @@ class Stepping:
         optimised.depth -= 1
         if optimised.depth > 0 or desk.is_capturing:
             return
-        desk.spent["time/optimizer"] += time.perf_counter() - optimised.entered
+        if isinstance(optimizer, UpdatedByHand):
+            _note_settings(desk.sheet, optimised)  # only the update tells its rate
+        else:
+            desk.spent["time/optimizer"] += time.perf_counter() - optimised.entered
         optimised.applied, optimised.captured = True, False
         is_enough = optimised.is_measured_enough
         optimised.num_in_iteration += 1

@@ -1,0 +1,125 @@
+"""Weights that a script changes itself, after `backward` and before the next forward."""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import final
+
+import torch
+from torch import Tensor
+
+from sonde.integrations.rates import Change, infer
+from sonde.monitor.by_hand import UpdatedByHand
+from sonde.probes.apart import apart
+
+_MOST_VALUES = 128  # of a tensor
+_VERSION = attrgetter("_version")
+
+
+def drawn(tensors: Sequence[Tensor]) -> Tensor:
+    """Some values of each tensor, evenly spread, in one row; tensors of one type, on one device.
+
+    Example:
+        >>> drawn([torch.arange(3.0), torch.arange(1024.0)]).shape
+        torch.Size([131])
+    """
+    return torch.cat([_spread(tensor.detach()) for tensor in tensors])
+
+
+def _spread(tensor: Tensor) -> Tensor:
+    flat = tensor.reshape(-1)
+    return flat[:: -(-flat.numel() // _MOST_VALUES)] if flat.numel() > _MOST_VALUES else flat
+
+
+@final
+class HandUpdates:
+    """Tells the stand-in of an optimiser when the script has changed the weights, and by which rate.
+
+    Changes are seen by torch's version counters and by where the weights lie. `p.data.add_` changes neither: on a CPU
+    values of a few tensors are compared. On a GPU nobody waits for them: where the first update was such a one, an
+    update is taken to follow every `backward`, and rates are not known.
+
+    Args:
+        optimizer: The stand-in.
+        tracked: Some of its parameters, of one type and on one device, whose values tell.
+        is_silent: Whether updates change neither versions nor places.
+    """
+
+    def __init__(self, optimizer: UpdatedByHand, tracked: Sequence[Tensor], *, is_silent: bool) -> None:
+        self.optimizer = optimizer
+        self._parameters: list[Tensor] = [p for group in optimizer.param_groups for p in group["params"]]
+        self._tracked, self._is_silent = list(tracked), is_silent
+        self._on_cpu = self._tracked[0].device.type == "cpu"
+        self.is_awaited = False
+        """Whether gradients are there that no update was made with yet."""
+        self._marks: object = None
+        self._before: Tensor | None = None
+        self._after: Tensor | None = None
+        self._gradients: list[Tensor] = []
+        self._rate: float | None = None
+        self.num_unknown_rates = self.num_rates = 0
+
+    def differentiated(self) -> None:
+        """`backward` is over: what the gradients and the weights are now is what the update begins with."""
+        self.await_update()
+        self.optimizer.announce()
+
+    def await_update(self) -> None:
+        """The same, and the stand-in knows."""
+        self.is_awaited = True
+        self._marks = self._present_marks()
+        if self._on_cpu:
+            with apart(self._tracked[0].device):
+                self._before = drawn(self._tracked)
+            self.clipped()
+
+    def clipped(self) -> None:
+        """The gradients were changed by torch."""
+        if self.is_awaited and self._on_cpu:
+            gradients = self._present_gradients()
+            self._gradients = [] if gradients is None else [gradients]
+
+    def _present_marks(self) -> object:
+        return list(map(_VERSION, self._parameters)), list(map(Tensor.data_ptr, self._parameters))
+
+    def _present_gradients(self) -> Tensor | None:
+        found = [p.grad for p in self._tracked if p.grad is not None and p.grad.layout is torch.strided]
+        if len(found) < len(self._tracked):
+            return None
+        with apart(found[0].device):
+            return drawn(found)
+
+    def has_come(self) -> bool:
+        """Whether the weights have changed since."""
+        if not self.is_awaited:
+            return False
+        has_moved = self._marks != self._present_marks()
+        if not self._on_cpu:
+            return has_moved or self._is_silent
+        with apart(self._tracked[0].device):
+            self._after = drawn(self._tracked)
+            return has_moved or self._before is None or not torch.equal(self._after, self._before)
+
+    def conclude(self) -> None:
+        """The update has come."""
+        self.is_awaited = False
+        rate = self._infer_rate()
+        self.num_rates += rate is not None
+        self.num_unknown_rates += rate is None
+        with torch.inference_mode(False):  # an evaluation may have begun; what is kept is used outside of it as well
+            self.optimizer.conclude(rate=rate)
+
+    def _infer_rate(self) -> float | None:
+        if self._before is None or self._after is None:
+            return None
+        # A script may change its gradients before it uses them, and most clear them afterwards.
+        gradients = self._gradients
+        if (now := self._present_gradients()) is not None and bool(now.any()):
+            gradients = [now, *gradients]
+        epsilon = torch.finfo(self._before.dtype).eps
+        before, after = (t.double().numpy() for t in (self._before, self._after))
+        for gradient in gradients:
+            rate = infer(Change(before, after, gradient.double().numpy(), epsilon), self._rate)
+            if rate is not None:
+                self._rate = rate
+                return rate
+        return None
