@@ -15,6 +15,9 @@ from sonde.probes.seams import Clip
 _MOST_BYTES = 2**28  # of weights whose copies are kept until the first update is over
 _MOST_LOOKS = 1_000  # a script that differentiates and never updates is not looked at for ever
 _MOST_TRACKED = 6
+_MOST_AGREE = 0.9
+"""Of the values that moved, so many did so in one direction as seen from their gradients. By chance it is a half; where
+the gradients point along the weights (of a loss that wants them small), weights that are set anew have three quarters."""
 _PLAIN = frozenset({Tensor, nn.Parameter})
 
 
@@ -32,9 +35,9 @@ class _Kept(NamedTuple):
 class FirstUpdate:
     """Compares the weights of modules that have gradients with what they were when `backward` was over.
 
-    Weights that have changed were updated with those gradients if they moved against them, or along with them: a first
-    step of any method that descends (or ascends) does, parameter by parameter, and weights that are loaded or set do
-    not. Until then copies are kept of weights and gradients, unless they are large: so the first update, which is over
+    Weights that have changed were updated with those gradients if nearly all values moved against them, or nearly all
+    along with them: in a first step of any method that descends (or ascends) they do, and weights that are loaded or
+    set anew do not. Until then copies are kept of weights and gradients, unless they are large: so the first update, which is over
     when it is found, is measured as all others are.
     """
 
@@ -102,8 +105,7 @@ class FirstUpdate:
             num, num_along = torch.stack([(agreeing != 0).sum(), (agreeing > 0).sum()]).tolist()
         if num == 0:
             return False
-        # By chance it is a half, give or take that of so many coins.
-        if abs(num_along / num - 0.5) >= max(0.1, min(0.5, num**-0.5)):
+        if max(num_along, num - num_along) >= _MOST_AGREE * num:
             return True
         self._kept = []  # something else has changed them
         return False

@@ -52,11 +52,32 @@ class HandUpdates:
         self.is_awaited = False
         """Whether gradients are there that no update was made with yet."""
         self._marks: object = None
+        self._arrivals: object = None
         self._before: Tensor | None = None
         self._after: Tensor | None = None
         self._gradients: list[Tensor] = []
         self._rate: float | None = None
         self.num_unknown_rates = self.num_rates = 0
+
+    @property
+    def why_no_rate(self) -> str:
+        """In words that stand behind "weights are updated by hand, "."""
+        if self._on_cpu:
+            return "and mostly not by the gradients times one number"
+        return "and on a GPU their rate would have to be waited for: `update/effective_lr` has it by layer"
+
+    def begins(self) -> None:
+        """`backward` begins."""
+        self._arrivals = self._gradient_marks()
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether the last `backward` gave the parameters gradients, or added to those they had."""
+        return self._arrivals != self._gradient_marks()
+
+    def _gradient_marks(self) -> object:
+        gradients = [p.grad for p in self._tracked]
+        return [None if gradient is None else (gradient._version, gradient.data_ptr()) for gradient in gradients]
 
     def differentiated(self) -> None:
         """`backward` is over: what the gradients and the weights are now is what the update begins with."""

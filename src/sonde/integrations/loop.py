@@ -18,6 +18,7 @@ from sonde.core.records import Ending
 from sonde.integrations import entries
 from sonde.integrations.callers import caller
 from sonde.integrations.entries import Fetched, LossCall, Opened, Scaled
+from sonde.integrations.finding import alive
 from sonde.integrations.first_update import FirstUpdate
 from sonde.integrations.hand_updates import HandUpdates
 from sonde.integrations.iterations import Iterations
@@ -52,8 +53,9 @@ from sonde.streams.printing import print_or_drop
 # Where a loss comes from is asked at the first steps and now and then: it is the same at nearly all of them.
 _LOOK_STEPS, _LOOK_OFTEN_STEPS = 20, 200
 _OFTEN, _SELDOM = 10, 50
+_TRIES = 3  # looking for optimisers takes a while, and a script may do without any; for models likewise
 _MOST_EARLY = 1_000
-_UNKNOWN_RATES = 20  # updates by hand in a row from the first, after which it is said that their rate is not known
+_UNKNOWN_RATES = 20  # updates by hand, after which it is said that their rate is not known
 _STEP_SIZE = (
     "num_items_in_batch"  # by which Transformers tells a model how many targets the micro-batches have together
 )
@@ -92,7 +94,7 @@ class Loop:
         """Of what the gradients were handed over last."""
         self._in_backward = 0
         """How many are under way: checkpointing calls one within another."""
-        self._tries_left = 3  # looking for optimisers takes a while; a script may do without any
+        self._tries_left = _TRIES
         self._uses_scaler = False
         self._charged_s = 0.0
         """What the watch has charged itself with since the last step, while it was called from here."""
@@ -276,9 +278,12 @@ class Loop:
             if not self._in_backward and not self._in_step:
                 self._differentiated()
             return
+        self._look_for_update()
         self._in_backward += 1
         if self._in_backward > 1:
             return
+        if self._by_hand is not None:
+            self._by_hand.begins()
         self._validation.differentiated(_listed(event.tensors))
         loss, weight = _single(event.tensors), _single(event.gradients)
         if loss is None and event.gradients is None:
@@ -307,16 +312,27 @@ class Loop:
 
     def _differentiated(self) -> None:
         """`backward` is over, outside of any step."""
-        if self._tries_left:
+        if self._tries_left and self._watch is None:
             self._tries_left -= 1
             self._begin()
         if self._watch is None:
             if not self._trainings.is_refused:
                 self._first.differentiated(self._roots.called)
-        elif self._by_hand is not None:
+        elif self._by_hand is None:
+            return
+        elif self._by_hand.is_touched:
             if self._passes.trained():
                 self._watch.epoch()
             self._by_hand.differentiated()
+            self._early.clear()
+        else:
+            before = self._iterations.set_aside()
+            if before is not None:
+                self._early.append((before.loss.detach(), {}))
+            if self._tries_left:
+                self._tries_left -= 1
+                known = {id(part) for module in self._roots.called for part in module.modules()}
+                self._first.differentiated(module for module in alive(nn.Module) if id(module) not in known)
 
     def _on_gradient(self, event: Gradient) -> None:
         """`torch.autograd.grad`: a loss, if of parameters, and if the script makes a step with what it gets."""
@@ -386,28 +402,30 @@ class Loop:
     # Updates by hand.
 
     def _on_clip(self, clip: Clip) -> None:
-        if self._watch is None:
-            self._first.clipped(clip)
-        elif self._by_hand is not None and clip.done:
+        if clip.done and self._by_hand is not None:
             self._by_hand.clipped()
+        self._first.clipped(clip)
 
     def _look_for_update(self) -> None:
         """If the script has changed the weights itself since `backward`, that was the step."""
         if self._in_backward or self._in_step:
             return
-        if self._watch is None:
-            if self._first.has_come():
-                self._begin_by_hand()
-        elif self._by_hand is not None and self._by_hand.has_come():
+        if self._by_hand is not None and self._by_hand.has_come():
             self._updated(self._by_hand)
+        elif self._first.has_come():
+            self._begin_by_hand()
 
     def _begin_by_hand(self) -> None:
         """The first update by hand is over: watch from now on, and record it."""
         first, self._first = self._first, FirstUpdate()
-        stand_in = UpdatedByHand(first.trained(self._roots.called))
-        self._begin(stand_in)
+        stand_in = UpdatedByHand(first.trained(self._roots.called) or first.parameters)
+        if self._watch is None:
+            self._begin(stand_in)
+        else:
+            self._begin_another(stand_in)
         if self._watch is None:
             return
+        self._tries_left = _TRIES
         by_hand = self._by_hand = HandUpdates(stand_in, first.tracked(), is_silent=first.is_silent())
         while self._early:
             self._step(self._watch, *self._early.popleft())
@@ -429,13 +447,12 @@ class Loop:
                 self._report()
         by_hand.conclude()
         self._iterations.step(id(by_hand.optimizer))
-        if by_hand.num_rates == 0 and by_hand.num_unknown_rates == _UNKNOWN_RATES:
-            self._say_rate_unknown()
+        if by_hand.num_unknown_rates == _UNKNOWN_RATES:
+            self._say_rate_unknown(by_hand)
 
-    def _say_rate_unknown(self) -> None:
-        if self._watch is not None:
-            reason = "weights are updated by hand, and not by the gradients times one number"
-            self._watch.not_measured("lr", reason)
+    def _say_rate_unknown(self, by_hand: HandUpdates) -> None:
+        if self._watch is not None and by_hand.num_unknown_rates > by_hand.num_rates:
+            self._watch.not_measured("lr", f"weights are updated by hand, {by_hand.why_no_rate}")
 
     # Iterations.
 
@@ -450,7 +467,8 @@ class Loop:
         if parts and len(self._trainings.optimizers) == 1:
             self._validation.give_up("`backward` is called on several losses")
         own_s, self._charged_s = self._listening.take_own_s() - self._charged_s, 0.0
-        if self._iterations.num_closed > 1:  # finding what is trained is no part of a step
+        # Finding what is trained is no part of a step. Updates by hand are found when the first is over.
+        if self._iterations.num_closed > (1 if self._by_hand is None else 2):
             self._watch.charge(own_s)
         self._step(self._watch, whole, parts)
 
@@ -517,8 +535,8 @@ class Loop:
         self._go_on()
         if self._passes.is_epoch_over:
             watched.epoch()
-        if self._by_hand is not None and self._by_hand.num_rates == 0:
-            self._say_rate_unknown()
+        if self._by_hand is not None:
+            self._say_rate_unknown(self._by_hand)
         if self._validation.trouble:
             watched.not_measured("val/loss", f"not found: {self._validation.trouble}")
 

@@ -65,7 +65,7 @@ class Roots:
 
     @property
     def called(self) -> list[nn.Module]:
-        """Those that were called with gradients while all were followed, in the order of their first calls."""
+        """Those that were called with gradients while all were followed, and those that it was told to follow."""
         return [module for ref in self._called.values() if (module := ref()) is not None]
 
     def _entered(self, module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -92,7 +92,7 @@ class Roots:
         """Hear when this one is called; not so from compiled regions, nor of copies."""
         if getattr(module, "_compiled_call_impl", None) is not None or isinstance(module, torch.jit.ScriptModule):
             return
-        self._followed[id(module)] = weakref.ref(module)
+        self._followed[id(module)] = self._called[id(module)] = weakref.ref(module)
         guarded = self._listening.guarded
         leave_after = self._leave_after[id(module)] = CALLS.after(module, guarded(self._after))
         self._leave += [CALLS.before(module, guarded(self._listener.before_model)), leave_after]
