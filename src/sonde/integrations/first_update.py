@@ -14,10 +14,10 @@ from sonde.probes.seams import Clip
 
 _MOST_BYTES = 2**28  # of weights whose copies are kept until the first update is over
 _MOST_LOOKS = 1_000  # a script that differentiates and never updates is not looked at for ever
-_MOST_TRACKED = 6
+_MOST_TRACKED = 4
 _MOST_AGREE = 0.9
-"""Of the values that moved, so many did so in one direction as seen from their gradients. By chance it is a half; where
-the gradients point along the weights (of a loss that wants them small), weights that are set anew have three quarters."""
+"""Of the values that moved, so many did so in one direction as seen from their gradients. By chance a half does; three
+quarters where the weights are set anew and the gradients point along them (of a loss that wants weights small)."""
 _PLAIN = frozenset({Tensor, nn.Parameter})
 
 
@@ -37,8 +37,8 @@ class FirstUpdate:
 
     Weights that have changed were updated with those gradients if nearly all values moved against them, or nearly all
     along with them: in a first step of any method that descends (or ascends) they do, and weights that are loaded or
-    set anew do not. Until then copies are kept of weights and gradients, unless they are large: so the first update, which is over
-    when it is found, is measured as all others are.
+    set anew do not. Until then copies are kept of weights and gradients, unless they are large: so the first update,
+    which is over when it is found, is measured as all others are.
     """
 
     def __init__(self) -> None:
@@ -99,15 +99,19 @@ class FirstUpdate:
             return False
         self._num_looks += 1
         with apart(self._kept[0].weight.device):
-            before, gradient = (drawn([kept[i] for kept in self._kept]) for i in (1, 2))
+            before, gradient = (
+                drawn([kept.weight for kept in self._kept]),
+                drawn([kept.gradient for kept in self._kept]),
+            )
             moved = drawn(self.parameters) - before
-            agreeing = torch.sign(moved) * torch.sign(gradient)
-            num, num_along = torch.stack([(agreeing != 0).sum(), (agreeing > 0).sum()]).tolist()
-        if num == 0:
-            return False
-        if max(num_along, num - num_along) >= _MOST_AGREE * num:
+            seen = torch.sign(moved) * torch.sign(gradient)
+            lost = moved.isnan() & ~before.isnan()
+            num_along, num_against, num_lost = torch.stack([(seen > 0).sum(), (seen < 0).sum(), lost.sum()]).tolist()
+        num = num_along + num_against
+        if num_lost or (num and max(num_along, num_against) >= _MOST_AGREE * num):
             return True
-        self._kept = []  # something else has changed them
+        if num:  # something else has changed them
+            self._kept = []
         return False
 
     def tracked(self) -> list[Tensor]:
@@ -118,7 +122,7 @@ class FirstUpdate:
                 before = drawn([kept.weight])
                 moved = (drawn([kept.parameter]) - before).abs().mean()
                 sizes.append(moved / before.abs().mean().clamp(min=torch.finfo(before.dtype).tiny))
-            size = torch.stack(sizes).nan_to_num(0.0).tolist()
+            size = torch.stack(sizes).nan_to_num(nan=1.0).tolist()
         order = sorted(range(len(size)), key=lambda i: -size[i])
         return [self._kept[i].parameter for i in order[:_MOST_TRACKED] if size[i] > 0]
 

@@ -7,11 +7,13 @@ from typing import final
 import torch
 from torch import Tensor
 
-from sonde.integrations.rates import Change, infer
+from sonde.core.records import Float64
+from sonde.integrations.rates import Change, fits, infer
 from sonde.monitor.by_hand import UpdatedByHand
 from sonde.probes.apart import apart
 
 _MOST_VALUES = 128  # of a tensor
+_ENOUGH_RATES = 20  # updates: where most of them have no rate, one is tried now and then, which takes longer than others
 _VERSION = attrgetter("_version")
 
 
@@ -51,11 +53,15 @@ class HandUpdates:
         self._on_cpu = self._tracked[0].device.type == "cpu"
         self.is_awaited = False
         """Whether gradients are there that no update was made with yet."""
+        self._views: list[Tensor] = []
+        """Of the tracked weights, where they lie at present …"""
+        self._places: list[int] = []
+        """… which is here."""
         self._marks: object = None
         self._arrivals: object = None
         self._before: Tensor | None = None
         self._after: Tensor | None = None
-        self._gradients: list[Tensor] = []
+        self._gradient: Tensor | None = None
         self._rate: float | None = None
         self.num_unknown_rates = self.num_rates = 0
 
@@ -87,43 +93,50 @@ class HandUpdates:
     def await_update(self) -> None:
         """The same, and the stand-in knows."""
         self.is_awaited = True
+        with apart(self._tracked[0].device):
+            weights = self._weights()
+            self._before = torch.cat(weights) if self._on_cpu else None
+            self._gradient = self._gradients() if self._on_cpu else None
         self._marks = self._present_marks()
-        if self._on_cpu:
-            with apart(self._tracked[0].device):
-                self._before = drawn(self._tracked)
-            self.clipped()
 
     def clipped(self) -> None:
         """The gradients were changed by torch."""
         if self.is_awaited and self._on_cpu:
-            gradients = self._present_gradients()
-            self._gradients = [] if gradients is None else [gradients]
+            with apart(self._tracked[0].device):
+                self._gradient = self._gradients()
+
+    def _weights(self) -> list[Tensor]:
+        places = list(map(Tensor.data_ptr, self._tracked))
+        if places != self._places:
+            self._views, self._places = [_spread(p.detach()) for p in self._tracked], places
+        return self._views
+
+    def _gradients(self) -> Tensor | None:
+        found = [p.grad for p in self._tracked]
+        some = [gradient for gradient in found if gradient is not None and gradient.layout is torch.strided]
+        return drawn(some) if len(some) == len(found) else None
 
     def _present_marks(self) -> object:
-        return list(map(_VERSION, self._parameters)), list(map(Tensor.data_ptr, self._parameters))
-
-    def _present_gradients(self) -> Tensor | None:
-        found = [p.grad for p in self._tracked if p.grad is not None and p.grad.layout is torch.strided]
-        if len(found) < len(self._tracked):
-            return None
-        with apart(found[0].device):
-            return drawn(found)
+        return self._places, list(map(_VERSION, self._parameters))
 
     def has_come(self) -> bool:
         """Whether the weights have changed since."""
         if not self.is_awaited:
             return False
-        has_moved = self._marks != self._present_marks()
-        if not self._on_cpu:
-            return has_moved or self._is_silent
         with apart(self._tracked[0].device):
-            self._after = drawn(self._tracked)
+            weights = self._weights()
+            has_moved = self._marks != self._present_marks()
+            if not self._on_cpu:
+                return has_moved or self._is_silent
+            self._after = torch.cat(weights)
             return has_moved or self._before is None or not torch.equal(self._after, self._before)
 
     def conclude(self) -> None:
         """The update has come."""
         self.is_awaited = False
-        rate = self._infer_rate()
+        num = self.num_rates + self.num_unknown_rates
+        is_hopeless = num >= _ENOUGH_RATES and self.num_unknown_rates > self.num_rates
+        rate = None if is_hopeless and num % _ENOUGH_RATES else self._infer_rate()
         self.num_rates += rate is not None
         self.num_unknown_rates += rate is None
         with torch.inference_mode(False):  # an evaluation may have begun; what is kept is used outside of it as well
@@ -132,15 +145,21 @@ class HandUpdates:
     def _infer_rate(self) -> float | None:
         if self._before is None or self._after is None:
             return None
-        # A script may change its gradients before it uses them, and most clear them afterwards.
-        gradients = self._gradients
-        if (now := self._present_gradients()) is not None and bool(now.any()):
-            gradients = [now, *gradients]
-        epsilon = torch.finfo(self._before.dtype).eps
-        before, after = (t.double().numpy() for t in (self._before, self._after))
-        for gradient in gradients:
-            rate = infer(Change(before, after, gradient.double().numpy(), epsilon), self._rate)
-            if rate is not None:
-                self._rate = rate
-                return rate
-        return None
+        before, after, epsilon = _plain(self._before), _plain(self._after), torch.finfo(self._before.dtype).eps
+        told = None if self._gradient is None else Change(before, after, _plain(self._gradient), epsilon)
+        if told is not None and self._rate is not None and fits(told, self._rate):  # nearly always
+            return self._rate
+        with apart(self._tracked[0].device):
+            now = self._gradients()
+        rate = None
+        if now is not None and bool(now.any()):  # a script may change its gradients before it uses them
+            rate = infer(Change(before, after, _plain(now), epsilon), self._rate)
+        if rate is None and told is not None:
+            rate = infer(told, self._rate)
+        self._rate = rate or self._rate
+        return rate
+
+
+def _plain(values: Tensor) -> Float64:
+    found: Float64 = values.double().numpy()
+    return found

@@ -239,6 +239,7 @@ class Loop:
             self._look_for_update()
         if self._watch is None:
             self._early.clear()
+            self._iterations.clear()
         is_all = id(what) in optimizers or what in self._roots
         if is_all and len(optimizers) == 1 and not self._in_step and not self._in_backward:
             self._iterations.clear()
@@ -447,7 +448,7 @@ class Loop:
                 self._report()
         by_hand.conclude()
         self._iterations.step(id(by_hand.optimizer))
-        if by_hand.num_unknown_rates == _UNKNOWN_RATES:
+        if by_hand.num_unknown_rates >= _UNKNOWN_RATES:
             self._say_rate_unknown(by_hand)
 
     def _say_rate_unknown(self, by_hand: HandUpdates) -> None:
