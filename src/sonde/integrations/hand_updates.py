@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 
 from sonde.core.records import Float64
-from sonde.integrations.rates import Change, fits, infer
+from sonde.integrations.rates import Change, infer
 from sonde.monitor.by_hand import UpdatedByHand
 from sonde.probes.apart import apart
 
 _MOST_VALUES = 128  # of a tensor
-_ENOUGH_RATES = 20  # updates: where most of them have no rate, one is tried now and then, which takes longer than others
+_ENOUGH_RATES = (
+    20  # updates: where most of them have no rate, one is tried now and then, which takes longer than others
+)
 _VERSION = attrgetter("_version")
 
 
@@ -59,6 +61,9 @@ class HandUpdates:
         """… which is here."""
         self._marks: object = None
         self._arrivals: object = None
+        """What the gradients were when `backward` began …"""
+        self._read: object = None
+        """… and when they were read."""
         self._before: Tensor | None = None
         self._after: Tensor | None = None
         self._gradient: Tensor | None = None
@@ -96,12 +101,13 @@ class HandUpdates:
         with apart(self._tracked[0].device):
             weights = self._weights()
             self._before = torch.cat(weights) if self._on_cpu else None
-            self._gradient = self._gradients() if self._on_cpu else None
         self._marks = self._present_marks()
+        self.clipped()
 
     def clipped(self) -> None:
         """The gradients were changed by torch."""
         if self.is_awaited and self._on_cpu:
+            self._read = self._gradient_marks()
             with apart(self._tracked[0].device):
                 self._gradient = self._gradients()
 
@@ -136,26 +142,29 @@ class HandUpdates:
         self.is_awaited = False
         num = self.num_rates + self.num_unknown_rates
         is_hopeless = num >= _ENOUGH_RATES and self.num_unknown_rates > self.num_rates
-        rate = None if is_hopeless and num % _ENOUGH_RATES else self._infer_rate()
+        changed = self._changed_gradient()
+        rate = None if is_hopeless and num % _ENOUGH_RATES else self._infer_rate(changed)
         self.num_rates += rate is not None
         self.num_unknown_rates += rate is None
         with torch.inference_mode(False):  # an evaluation may have begun; what is kept is used outside of it as well
-            self.optimizer.conclude(rate=rate)
+            self.optimizer.conclude(rate=rate, has_new_gradients=changed is not None)
 
-    def _infer_rate(self) -> float | None:
+    def _changed_gradient(self) -> Tensor | None:
+        """Some values of the gradients, where the script has changed and not cleared them since they were read."""
+        if not self._on_cpu or self._read == self._gradient_marks():
+            return None
+        with apart(self._tracked[0].device):
+            now = self._gradients()
+            return now if now is not None and bool(now.any()) else None
+
+    def _infer_rate(self, changed: Tensor | None) -> float | None:
         if self._before is None or self._after is None:
             return None
         before, after, epsilon = _plain(self._before), _plain(self._after), torch.finfo(self._before.dtype).eps
-        told = None if self._gradient is None else Change(before, after, _plain(self._gradient), epsilon)
-        if told is not None and self._rate is not None and fits(told, self._rate):  # nearly always
-            return self._rate
-        with apart(self._tracked[0].device):
-            now = self._gradients()
         rate = None
-        if now is not None and bool(now.any()):  # a script may change its gradients before it uses them
-            rate = infer(Change(before, after, _plain(now), epsilon), self._rate)
-        if rate is None and told is not None:
-            rate = infer(told, self._rate)
+        for gradient in (changed, self._gradient):
+            if gradient is not None and rate is None:
+                rate = infer(Change(before, after, _plain(gradient), epsilon), self._rate)
         self._rate = rate or self._rate
         return rate
 

@@ -7,6 +7,7 @@ import numpy as np
 from sonde.core.records import Float64
 
 _PRECISION = 1e-3  # relative; a rate that is less certain is not told
+_OWN_ROUNDING = 1e-13  # relative, of sums in float64
 _MOST_DIGITS = 7  # float32 has no more
 
 
@@ -67,7 +68,7 @@ def infer(change: Change, last: float | None = None) -> float | None:
         slopes = change.gradient[counts] / rounding[counts]
         size = np.sum(slopes**2)
         rate = -float(np.sum(slopes * moved[counts] / rounding[counts]) / size)
-        error = float(1 / np.sqrt(size)) + change.epsilon * abs(rate)
+        error = float(1 / np.sqrt(size)) + max(change.epsilon, _OWN_ROUNDING) * abs(rate)
     if not (error <= _PRECISION * abs(rate) and fits(change, rate)):
         return None
     return _shortest(abs(rate), error)

@@ -34,6 +34,8 @@ class UpdatedByHand(Optimizer):
     def __init__(self, parameters: Iterable[Tensor]) -> None:
         self._before: OrderedDict[int, Any] = OrderedDict()
         self._after: OrderedDict[int, Any] = OrderedDict()
+        self.has_new_gradients = False
+        """Whether the last update was made with other gradients than were announced, which are there to be read."""
         super().__init__(parameters, {"lr": None})
 
     @property
@@ -56,13 +58,15 @@ class UpdatedByHand(Optimizer):
         for hook in list(self._before.values()):
             hook(self, (self,), {})
 
-    def conclude(self, *, rate: float | None) -> None:
+    def conclude(self, *, rate: float | None, has_new_gradients: bool = False) -> None:
         """The weights have changed.
 
         Args:
             rate: By how much of the gradients; None where that is not known.
+            has_new_gradients: Whether the gradients that are there are other ones than at the last `announce` or clip,
+                and the weights were changed by these.
         """
-        self.param_groups[0]["lr"] = rate
+        self.param_groups[0]["lr"], self.has_new_gradients = rate, has_new_gradients
         for hook in list(self._after.values()):
             hook(self, (self,), {})
 

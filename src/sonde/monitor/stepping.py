@@ -156,8 +156,10 @@ class Stepping:
         optimised.depth -= 1
         if optimised.depth > 0 or desk.is_capturing:
             return
+        reads_gradients = optimised.has_closure  # they came into being inside of the step, and are still there
         if isinstance(optimizer, UpdatedByHand):
             _note_settings(desk.sheet, optimised)  # only the update tells its rate
+            reads_gradients = optimizer.has_new_gradients
         else:
             desk.spent["time/optimizer"] += time.perf_counter() - optimised.entered
         optimised.applied, optimised.captured = True, False
@@ -175,7 +177,7 @@ class Stepping:
         try:
             with self._guard, torch.no_grad():
                 if not optimised.is_blind:
-                    if optimised.has_closure:  # its gradients came into being inside of the step, and are still there
+                    if reads_gradients:
                         self._reader.gradients(desk.sheet, optimised)
                     self._reader.updates(desk.sheet, optimised)
                     self._reader.weights(desk.sheet, optimised)
