@@ -115,7 +115,10 @@ class FirstUpdate:
         return False
 
     def tracked(self) -> list[Tensor]:
-        """Some parameters that have moved, those first whose moves are the most against their rounding."""
+        """A few parameters that have moved, from all over the model; those whose moves are the most against their size.
+
+        Some parts of a model may have no gradient in some steps.
+        """
         with apart(self._kept[0].weight.device):
             sizes = []
             for kept in self._kept:
@@ -123,8 +126,10 @@ class FirstUpdate:
                 moved = (drawn([kept.parameter]) - before).abs().mean()
                 sizes.append(moved / before.abs().mean().clamp(min=torch.finfo(before.dtype).tiny))
             size = torch.stack(sizes).nan_to_num(nan=1.0).tolist()
-        order = sorted(range(len(size)), key=lambda i: -size[i])
-        return [self._kept[i].parameter for i in order[:_MOST_TRACKED] if size[i] > 0]
+        places = [place for place in range(len(size)) if size[place] > 0]
+        length = -(-len(places) // _MOST_TRACKED)
+        parts = [places[start : start + length] for start in range(0, len(places), max(length, 1))]
+        return [self._kept[max(part, key=size.__getitem__)].parameter for part in parts]
 
     def is_silent(self) -> bool:
         """Whether it changed neither the weights' versions nor where they lie."""

@@ -13,9 +13,7 @@ from sonde.monitor.by_hand import UpdatedByHand
 from sonde.probes.apart import apart
 
 _MOST_VALUES = 128  # of a tensor
-_ENOUGH_RATES = (
-    20  # updates: where most of them have no rate, one is tried now and then, which takes longer than others
-)
+_ENOUGH_RATES = 20  # updates, after which a rate is tried now and then only where most had none: it takes longer
 _VERSION = attrgetter("_version")
 
 
@@ -58,7 +56,9 @@ class HandUpdates:
         self._views: list[Tensor] = []
         """Of the tracked weights, where they lie at present …"""
         self._places: list[int] = []
-        """… which is here."""
+        """… which is here …"""
+        self._is_viewed = False
+        """… unless some of them had to be copied."""
         self._marks: object = None
         self._arrivals: object = None
         """What the gradients were when `backward` began …"""
@@ -113,8 +113,9 @@ class HandUpdates:
 
     def _weights(self) -> list[Tensor]:
         places = list(map(Tensor.data_ptr, self._tracked))
-        if places != self._places:
+        if places != self._places or not self._is_viewed:
             self._views, self._places = [_spread(p.detach()) for p in self._tracked], places
+            self._is_viewed = all(p.is_contiguous() for p in self._tracked)
         return self._views
 
     def _gradients(self) -> Tensor | None:

@@ -330,7 +330,7 @@ class Loop:
             before = self._iterations.set_aside()
             if before is not None:
                 self._early.append((before.loss.detach(), {}))
-            if self._tries_left:
+            if self._tries_left and self._trainings.has_room:
                 self._tries_left -= 1
                 known = {id(part) for module in self._roots.called for part in module.modules()}
                 self._first.differentiated(module for module in alive(nn.Module) if id(module) not in known)

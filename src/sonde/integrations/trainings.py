@@ -112,6 +112,11 @@ class Trainings:
             return self._folder
         return self._folder.with_name(f"{self._folder.name}-{self._num_runs}")
 
+    @property
+    def has_room(self) -> bool:
+        """Whether another training may have a run of its own."""
+        return self._num_runs < _MOST_RUNS
+
     def goes_on(self) -> None:
         """One of the watched optimisers is about to make a step."""
         self._foreign = (0, 0)
@@ -123,7 +128,7 @@ class Trainings:
         known = {id(p) for one in self._watched for group in one.param_groups for p in group["params"]}
         shares = any(id(p) in known for group in optimizer.param_groups for p in group["params"])
         replaces = optimizer not in self._former and name_in_script(optimizer) in self._names
-        return (shares or replaces or self._foreign[1] >= _FOREIGN_STEPS) and self._num_runs < _MOST_RUNS
+        return (shares or replaces or self._foreign[1] >= _FOREIGN_STEPS) and self.has_room
 
     def leave_out(self, optimizer: Optimizer) -> None:
         """This optimiser belongs to no training that is watched; said once."""
