@@ -35,6 +35,7 @@ def decayed(net: nn.Module) -> None:
 
 def uphill(net: nn.Module) -> None:
     for p in net.parameters():
+        assert p.grad is not None
         p.data.add_(p.grad, alpha=0.1)
 
 

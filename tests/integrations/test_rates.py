@@ -11,8 +11,8 @@ from sonde.integrations.rates import Change, fits, infer
 
 
 def change(before: Tensor, after: Tensor, gradient: Tensor) -> Change:
-    plain = (t.double().numpy() for t in (before, after, gradient))
-    return Change(*plain, torch.finfo(before.dtype).eps)
+    one, two, three = (t.double().numpy() for t in (before, after, gradient))
+    return Change(one, two, three, torch.finfo(before.dtype).eps)
 
 
 def drawn(seed: int, *, scale: float, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:

@@ -24,6 +24,7 @@ def test_what_was_read_after_the_last_backward_counts(tmp_path: Path) -> None:
             norms.append(math.sqrt(sum(p.grad.double().square().sum() for p in net.parameters() if p.grad is not None)))
             before = [p.detach().double().clone() for p in net.parameters()]
             for p in net.parameters():
+                assert p.grad is not None
                 p.data.add_(p.grad, alpha=-0.1)
                 p.grad = None
             pairs = zip(net.parameters(), before, strict=True)

@@ -81,7 +81,6 @@ class HandUpdates:
         """`backward` begins."""
         self._arrivals = self._gradient_marks()
 
-    @property
     def is_touched(self) -> bool:
         """Whether the last `backward` gave the parameters gradients, or added to those they had."""
         return self._arrivals != self._gradient_marks()

@@ -321,7 +321,7 @@ class Loop:
                 self._first.differentiated(self._roots.called)
         elif self._by_hand is None:
             return
-        elif self._by_hand.is_touched:
+        elif self._by_hand.is_touched():
             if self._passes.trained():
                 self._watch.epoch()
             self._by_hand.differentiated()
