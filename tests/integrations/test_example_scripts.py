@@ -44,6 +44,19 @@ def test_word_lstm(bench: Bench) -> None:
     assert not bench.run.tags("batch/*@1.*")
 
 
+def test_word_rnn_that_updates_its_weights_by_hand(bench: Bench) -> None:
+    out = run(bench, "word_rnn_by_hand.py", "--words", 4000, "--log-interval", 1, "--hidden", 32, "--epochs", 3)
+    assert values(bench, "loss") == pytest.approx(numbers(r"\| loss ([\d.]+)", out), abs=1e-6)
+    norms = numbers(r"norm ([\d.]+)", out)
+    assert values(bench, "grad/norm") == pytest.approx(norms, rel=1e-5, abs=1e-6)
+    assert values(bench, "grad/norm_applied") == pytest.approx([min(norm, 0.25) for norm in norms], rel=1e-4)
+    rates = numbers(r"lr ([\d.]+)", out)
+    assert rates[-1] == rates[0] / 4
+    assert values(bench, "lr") == pytest.approx(rates, rel=1e-6)
+    evaluations = numbers(r"valid loss ([\d.]+)", out) + numbers(r"test loss ([\d.]+)", out)
+    assert values(bench, "val/loss") + values(bench, "val/loss_2") == pytest.approx(evaluations, abs=2e-6)
+
+
 def test_char_transformer_with_mixed_precision_and_accumulation(bench: Bench) -> None:
     small = ("--width", 32, "--layers", 1, "--context", 16, "--eval-interval", 4, "--eval-batches", 2)
     out = run(bench, "char_transformer.py", "--dtype", "float16", "--steps", 12, "--log-interval", 1, *small)

@@ -16,6 +16,8 @@ from sonde.rules.tracking import spread
 _LOOKS_AT_WEIGHTS, _LOOKS_AT_OUTPUTS = 3, 300
 """Formats do not change; every module has its turn within so many looks, and what was not seen by then is compiled."""
 _SHORT = frozenset({"float16", "bfloat16"})
+_BY_HAND = "UpdatedByHand"
+"""What an optimiser is called that stands for lines of a script: nobody knows what they keep or divide by."""
 _FP16_DOUBLINGS = 20.0
 """Between the 16 doublings from 1 to the largest number of fp16 and the 128 of bf16 and float32."""
 
@@ -146,7 +148,7 @@ def _kind_of(told: Mapping[str, Any]) -> tuple[bool | None, bool | None]:
     """Whether an optimiser divides by running squares, and whether it keeps state, by what it was told to be."""
     listed = told.get("groups")
     groups = [group for group in listed if isinstance(group, Mapping)] if isinstance(listed, list | tuple) else []
-    if not groups:
+    if not groups or told.get("optimizer") == _BY_HAND:
         return None, None
     has_moments = any("epsilon" in group for group in groups)
     if has_moments or any(group.get("momentum") or "beta1" in group for group in groups):

@@ -122,10 +122,9 @@ def _wrap_train(original: Callable[..., Any], tell: Tell) -> Callable[..., Any]:
 def _wrap_zero_grad(original: Callable[..., Any], tell: Tell) -> Callable[..., Any]:
     @functools.wraps(original)
     def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, *args, **kwargs)
         if not torch.compiler.is_compiling():
-            tell(self)
-        return result
+            tell(self)  # while the gradients are there
+        return original(self, *args, **kwargs)
 
     return zero_grad
 

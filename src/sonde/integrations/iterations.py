@@ -95,6 +95,19 @@ class Iterations:
             self._now.num_backwards -= len(self._now.parts)
             self._now.cleared, self._now.parts = self._now.parts, []
 
+    def set_aside(self) -> Part | None:
+        """The last call of `backward` was for something else, unless nothing else is differentiated until a step.
+
+        Returns:
+            What was set aside before it, from the same line.
+        """
+        if not self._now.parts:
+            return None
+        before = [part for part in self._now.cleared[-1:] if part.site == self._now.parts[-1].site]
+        self._now.num_backwards -= 1
+        self._now.cleared = [self._now.parts.pop()]
+        return before[0] if before else None
+
     def drop(self) -> None:
         """What was differentiated and led to no step does not belong to one."""
         self._now.num_backwards -= len(self._now.parts)

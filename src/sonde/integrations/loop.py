@@ -4,10 +4,12 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -16,6 +18,9 @@ from sonde.core.records import Ending
 from sonde.integrations import entries
 from sonde.integrations.callers import caller
 from sonde.integrations.entries import Fetched, LossCall, Opened, Scaled
+from sonde.integrations.finding import alive
+from sonde.integrations.first_update import FirstUpdate
+from sonde.integrations.hand_updates import HandUpdates
 from sonde.integrations.iterations import Iterations
 from sonde.integrations.listening import Listening
 from sonde.integrations.losses import Losses, Origin, weighed
@@ -26,10 +31,21 @@ from sonde.integrations.runner import Script
 from sonde.integrations.trainings import Trainings
 from sonde.integrations.validation import Validation
 from sonde.monitor import ranks
+from sonde.monitor.by_hand import UpdatedByHand
 from sonde.monitor.guard import Guard
 from sonde.monitor.watch import Watch
 from sonde.probes.batches import counts_of
-from sonde.probes.seams import BACKWARD, GRAD, SCALER_STEP, Backward, Gradient, ScalerStep
+from sonde.probes.seams import (
+    BACKWARD,
+    CLIP_BY_NORM,
+    CLIP_BY_VALUE,
+    GRAD,
+    SCALER_STEP,
+    Backward,
+    Clip,
+    Gradient,
+    ScalerStep,
+)
 from sonde.store import endings
 from sonde.store.environment import redactor
 from sonde.streams.printing import print_or_drop
@@ -37,6 +53,9 @@ from sonde.streams.printing import print_or_drop
 # Where a loss comes from is asked at the first steps and now and then: it is the same at nearly all of them.
 _LOOK_STEPS, _LOOK_OFTEN_STEPS = 20, 200
 _OFTEN, _SELDOM = 10, 50
+_TRIES = 3  # looking for optimisers takes a while, and a script may do without any; for models likewise
+_MOST_EARLY = 1_000
+_UNKNOWN_RATES = 20  # updates by hand, after which it is said that their rate is not known
 _STEP_SIZE = (
     "num_items_in_batch"  # by which Transformers tells a model how many targets the micro-batches have together
 )
@@ -55,6 +74,9 @@ class Loop:
     `backward` begins: schedulers that act in between belong to it. With several it is over at the next batch, when one
     of them is about to make a second step, or when all have made one and a model is called.
 
+    Where no optimiser makes a step and the weights change all the same between `backward` and one of these moments, the
+    script updates them by hand: then that is the step.
+
     Args:
         script: What is run.
         start: The folder in which it was started.
@@ -72,7 +94,7 @@ class Loop:
         """Of what the gradients were handed over last."""
         self._in_backward = 0
         """How many are under way: checkpointing calls one within another."""
-        self._tries_left = 3  # looking for optimisers takes a while; a script may do without any
+        self._tries_left = _TRIES
         self._uses_scaler = False
         self._charged_s = 0.0
         """What the watch has charged itself with since the last step, while it was called from here."""
@@ -80,6 +102,12 @@ class Loop:
         self._iterations = Iterations()
         self._losses, self._passes = Losses(), Passes()
         self._validation = Validation(self._passes)
+        self._first = FirstUpdate()
+        """Looks for updates by hand, as long as nothing is watched …"""
+        self._by_hand: HandUpdates | None = None
+        """… and what tells of them, once there was one."""
+        self._early: deque[tuple[Tensor | float | None, Mapping[str, Tensor | float]]] = deque(maxlen=_MOST_EARLY)
+        """Micro-steps before that."""
         self._waiting: Fetched | None = None
         """A batch of a loader that was not trained on before."""
         self._listening = Listening(self._guard)
@@ -96,6 +124,7 @@ class Loop:
         listening.at(self._on_eval, entries.EVAL)
         listening.at(self._on_compile, entries.COMPILE, entries.COMPILE_IN_PLACE)
         listening.at(self._on_scaler_step, SCALER_STEP)
+        listening.at(self._on_clip, CLIP_BY_NORM, CLIP_BY_VALUE)
         listening.at(self._on_loss, *entries.LOSSES)
         listening.at(self._on_zero_grad, *entries.ZERO_GRADS)
         listening.at_steps(self._before_step, self._after_step)
@@ -149,6 +178,7 @@ class Loop:
         self._iterations.begin_anew()
         self._passes.training = None
         self._validation = Validation(self._passes)
+        self._by_hand = None
         self._begin(optimizer)
 
     # What the training does.
@@ -157,6 +187,13 @@ class Loop:
     def is_differentiating(self) -> bool:
         """Whether `backward` is under way."""
         return self._in_backward > 0
+
+    def before_any(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """A module is about to be called, and nothing is watched yet."""
+        if any(True for _ in module.parameters()):
+            self._look_for_update()
+            if module in self._roots:  # since now
+                self.before_model(module, args, kwargs)
 
     def before_model(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """A whole model is about to be called: a new iteration, or an evaluation."""
@@ -198,6 +235,11 @@ class Loop:
     def _on_zero_grad(self, what: Any) -> None:
         """What was differentiated before does not become part of a step (an attack on the inputs, a look)."""
         optimizers = self._trainings.optimizers
+        if isinstance(what, nn.Module):
+            self._look_for_update()
+        if self._watch is None:
+            self._early.clear()
+            self._iterations.clear()
         is_all = id(what) in optimizers or what in self._roots
         if is_all and len(optimizers) == 1 and not self._in_step and not self._in_backward:
             self._iterations.clear()
@@ -234,13 +276,15 @@ class Loop:
     def _on_backward(self, event: Backward) -> None:
         if event.done:
             self._in_backward -= 1
-            if not self._in_backward and not self._in_step and self._tries_left:
-                self._tries_left -= 1
-                self._begin()
+            if not self._in_backward and not self._in_step:
+                self._differentiated()
             return
+        self._look_for_update()
         self._in_backward += 1
         if self._in_backward > 1:
             return
+        if self._by_hand is not None:
+            self._by_hand.begins()
         self._validation.differentiated(_listed(event.tensors))
         loss, weight = _single(event.tensors), _single(event.gradients)
         if loss is None and event.gradients is None:
@@ -263,7 +307,33 @@ class Loop:
             whole, parts = self._iterations.micro_step()
             if self._watch is not None:
                 self._step(self._watch, whole, parts)
+            else:
+                self._early.append((whole.detach() if isinstance(whole, Tensor) else whole, parts))
         self._iterations.add(part)
+
+    def _differentiated(self) -> None:
+        """`backward` is over, outside of any step."""
+        if self._tries_left and self._watch is None:
+            self._tries_left -= 1
+            self._begin()
+        if self._watch is None:
+            if not self._trainings.is_refused:
+                self._first.differentiated(self._roots.called)
+        elif self._by_hand is None:
+            return
+        elif self._by_hand.is_touched():
+            if self._passes.trained():
+                self._watch.epoch()
+            self._by_hand.differentiated()
+            self._early.clear()
+        else:
+            before = self._iterations.set_aside()
+            if before is not None:
+                self._early.append((before.loss.detach(), {}))
+            if self._tries_left and self._trainings.has_room:
+                self._tries_left -= 1
+                known = {id(part) for module in self._roots.called for part in module.modules()}
+                self._first.differentiated(module for module in alive(nn.Module) if id(module) not in known)
 
     def _on_gradient(self, event: Gradient) -> None:
         """`torch.autograd.grad`: a loss, if of parameters, and if the script makes a step with what it gets."""
@@ -290,6 +360,8 @@ class Loop:
         if id(optimizer) in self._in_step:  # a subclass that calls super().step()
             self._in_step.append(id(optimizer))
             return
+        self._first = FirstUpdate()
+        self._early.clear()
         self._begin()
         if self._watch is None:
             return
@@ -328,10 +400,66 @@ class Loop:
         if key in self._trainings.optimizers and key not in self._iterations.stepped:
             self._iterations.step(key)  # it was kept from it
 
+    # Updates by hand.
+
+    def _on_clip(self, clip: Clip) -> None:
+        if clip.done and self._by_hand is not None:
+            self._by_hand.clipped()
+        self._first.clipped(clip)
+
+    def _look_for_update(self) -> None:
+        """If the script has changed the weights itself since `backward`, that was the step."""
+        if self._in_backward or self._in_step:
+            return
+        if self._by_hand is not None and self._by_hand.has_come():
+            self._updated(self._by_hand)
+        elif self._first.has_come():
+            self._begin_by_hand()
+
+    def _begin_by_hand(self) -> None:
+        """The first update by hand is over: watch from now on, and record it."""
+        first, self._first = self._first, FirstUpdate()
+        stand_in = UpdatedByHand(first.trained(self._roots.called) or first.parameters)
+        if self._watch is None:
+            self._begin(stand_in)
+        else:
+            self._begin_another(stand_in)
+        if self._watch is None:
+            return
+        self._tries_left = _TRIES
+        by_hand = self._by_hand = HandUpdates(stand_in, first.tracked(), is_silent=first.is_silent())
+        while self._early:
+            self._step(self._watch, *self._early.popleft())
+        self._passes.trained()
+        with torch.no_grad(), first.as_before() as is_known:
+            if is_known:
+                stand_in.announce()
+                first.clip_again()
+                by_hand.await_update()
+        if is_known:
+            by_hand.has_come()
+        self._updated(by_hand)
+
+    def _updated(self, by_hand: HandUpdates) -> None:
+        self._trainings.goes_on()
+        if self._validation.is_in_doubt:
+            self._validation.settle()
+            if self._iterations.num_closed:
+                self._report()
+        by_hand.conclude()
+        self._iterations.step(id(by_hand.optimizer))
+        if by_hand.num_unknown_rates >= _UNKNOWN_RATES:
+            self._say_rate_unknown(by_hand)
+
+    def _say_rate_unknown(self, by_hand: HandUpdates) -> None:
+        if self._watch is not None and by_hand.num_unknown_rates > by_hand.num_rates:
+            self._watch.not_measured("lr", f"weights are updated by hand, {by_hand.why_no_rate}")
+
     # Iterations.
 
     def _close(self) -> None:
         """If an optimiser has made a step, the iteration is over."""
+        self._look_for_update()
         if self._watch is None or not self._iterations.stepped or self._in_step:
             return
         whole, parts = self._iterations.close(self._trainings.optimizers)
@@ -340,7 +468,8 @@ class Loop:
         if parts and len(self._trainings.optimizers) == 1:
             self._validation.give_up("`backward` is called on several losses")
         own_s, self._charged_s = self._listening.take_own_s() - self._charged_s, 0.0
-        if self._iterations.num_closed > 1:  # finding what is trained is no part of a step
+        # Finding what is trained is no part of a step. Updates by hand are found when the first is over.
+        if self._iterations.num_closed > (1 if self._by_hand is None else 2):
             self._watch.charge(own_s)
         self._step(self._watch, whole, parts)
 
@@ -359,7 +488,7 @@ class Loop:
         if self._waiting is not None and self._watch is not None:
             self._batch(self._watch, self._waiting)
             self._waiting = None
-        if len(self._trainings.optimizers) == 1:
+        if len(self._trainings.optimizers) < 2:
             self._close()
         if self._iterations.num_closed and not self._validation.is_in_doubt:
             self._report()
@@ -376,6 +505,8 @@ class Loop:
         """The script has ended: close the run and say what there is to say."""
         if self._pid != os.getpid():
             return
+        with self._guard:
+            self._look_for_update()
         if self._watch is None and not self._trainings.is_refused:
             self._say("Sonde: no optimiser made a step in this process (its children are not watched)")
         with self._guard:
@@ -405,6 +536,8 @@ class Loop:
         self._go_on()
         if self._passes.is_epoch_over:
             watched.epoch()
+        if self._by_hand is not None:
+            self._say_rate_unknown(self._by_hand)
         if self._validation.trouble:
             watched.not_measured("val/loss", f"not found: {self._validation.trouble}")
 

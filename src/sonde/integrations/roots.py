@@ -25,6 +25,9 @@ class Listener(Protocol):
     def is_differentiating(self) -> bool:
         """Whether `backward` is under way: what is called then is not called by the script."""
 
+    def before_any(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """One is about to be called by the script, while all are followed."""
+
     def before_model(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """One that is followed is about to be called."""
 
@@ -62,14 +65,16 @@ class Roots:
 
     @property
     def called(self) -> list[nn.Module]:
-        """Those that were called with gradients while all were followed, in the order of their first calls."""
+        """Those that were called with gradients while all were followed, and those that it was told to follow."""
         return [module for ref in self._called.values() if (module := ref()) is not None]
 
-    def _entered(self, module: nn.Module, _args: Any, _kwargs: Any) -> None:
+    def _entered(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         self._depth += 1
-        is_new = self._depth == 1 and len(self._called) < _MOST_ROOTS
-        if is_new and not self._listener.is_differentiating and torch.is_grad_enabled():
+        if self._depth > 1 or self._listener.is_differentiating:
+            return
+        if len(self._called) < _MOST_ROOTS and torch.is_grad_enabled():
             self._called.setdefault(id(module), weakref.ref(module))
+        self._listener.before_any(module, args, kwargs)
 
     def _left(self, _module: nn.Module) -> None:
         self._depth = max(self._depth - 1, 0)
@@ -87,7 +92,7 @@ class Roots:
         """Hear when this one is called; not so from compiled regions, nor of copies."""
         if getattr(module, "_compiled_call_impl", None) is not None or isinstance(module, torch.jit.ScriptModule):
             return
-        self._followed[id(module)] = weakref.ref(module)
+        self._followed[id(module)] = self._called[id(module)] = weakref.ref(module)
         guarded = self._listening.guarded
         leave_after = self._leave_after[id(module)] = CALLS.after(module, guarded(self._after))
         self._leave += [CALLS.before(module, guarded(self._listener.before_model)), leave_after]

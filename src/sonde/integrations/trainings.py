@@ -14,6 +14,7 @@ from sonde.integrations.epilogue import epilogue
 from sonde.integrations.finding import Found, alive, find, name_in_script
 from sonde.integrations.runner import Script
 from sonde.monitor import ranks
+from sonde.monitor.by_hand import UpdatedByHand
 from sonde.monitor.watch import Watch, watch
 from sonde.store import endings
 from sonde.store.environment import redactor
@@ -70,7 +71,10 @@ class Trainings:
             self.is_refused = True
             self._say("Sonde: the script watches its training itself")
             return None
-        optimizers = alive(Optimizer) if optimizer is None else [optimizer]
+        if optimizer is None:
+            optimizers = [one for one in alive(Optimizer) if not isinstance(one, UpdatedByHand)]
+        else:
+            optimizers = [optimizer]
         found = find(called, optimizers, lambda: alive(nn.Module), name_in_script)
         if not found.optimizers:
             return None
@@ -90,7 +94,11 @@ class Trainings:
         self._watched = list(found.optimizers.values())
         self.optimizers = {id(optimizer): name for name, optimizer in found.optimizers.items()}
         self._names = {name for one in self._watched if (name := name_in_script(one)) is not None}
-        self._say(f"Sonde: watching {_listed(found.models)} with {_listed(found.optimizers)}: {self.watch.path}")
+        if isinstance(optimizer, UpdatedByHand):
+            said = f"no optimiser: weights are updated by hand; watching {_listed(found.models)}"
+        else:
+            said = f"watching {_listed(found.models)} with {_listed(found.optimizers)}"
+        self._say(f"Sonde: {said}: {self.watch.path}")
         return found
 
     def _next_folder(self) -> Path | None:
@@ -101,6 +109,11 @@ class Trainings:
         if self._folder is None or self._num_runs == 1:
             return self._folder
         return self._folder.with_name(f"{self._folder.name}-{self._num_runs}")
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another training may have a run of its own."""
+        return self._num_runs < _MOST_RUNS
 
     def goes_on(self) -> None:
         """One of the watched optimisers is about to make a step."""
@@ -113,7 +126,7 @@ class Trainings:
         known = {id(p) for one in self._watched for group in one.param_groups for p in group["params"]}
         shares = any(id(p) in known for group in optimizer.param_groups for p in group["params"])
         replaces = optimizer not in self._former and name_in_script(optimizer) in self._names
-        return (shares or replaces or self._foreign[1] >= _FOREIGN_STEPS) and self._num_runs < _MOST_RUNS
+        return (shares or replaces or self._foreign[1] >= _FOREIGN_STEPS) and self.has_room
 
     def leave_out(self, optimizer: Optimizer) -> None:
         """This optimiser belongs to no training that is watched; said once."""

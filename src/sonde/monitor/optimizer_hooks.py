@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from sonde.monitor import ranks
+from sonde.monitor.by_hand import UpdatedByHand
 from sonde.monitor.guard import Guard
 from sonde.monitor.notices import Notices
 from sonde.probes.cadences import Cadences
@@ -171,6 +172,9 @@ class OptimizerHooks:
         hooked, work = self._hooked.get(id(optimizer)), self._work
         if hooked is None or self._is_over:
             return
+        if isinstance(optimizer, UpdatedByHand):  # said after every `backward`: the last one counts
+            hooked.depth = 0
+            self._events.tell(self._events.starts_over, optimizer)
         hooked.depth += 1
         if hooked.depth > 1:  # a subclass that calls super().step()
             return
@@ -198,7 +202,8 @@ class OptimizerHooks:
         if not hooked.has_closure:
             events.tell(events.gradients, optimizer)
         events.tell(events.moment, "monitor-done")
-        events.tell(events.moment, "optimizer")
+        if not isinstance(optimizer, UpdatedByHand):
+            events.tell(events.moment, "optimizer")
         self._follow(hooked)
 
     def _post(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -208,7 +213,12 @@ class OptimizerHooks:
         hooked.depth -= 1
         if hooked.depth > 0 or work.is_capturing:
             return
-        work.spent["time/optimizer"] += time.perf_counter() - hooked.entered
+        reads_gradients = hooked.has_closure  # they came into being inside of the step, and are still there
+        if isinstance(optimizer, UpdatedByHand):
+            events.tell(events.rates, optimizer)
+            reads_gradients = optimizer.has_new_gradients
+        else:
+            work.spent["time/optimizer"] += time.perf_counter() - hooked.entered
         hooked.is_captured = False
         hooked.num_steps += 1
         if hooked.num_steps > _MOST_MEASURED:
@@ -219,7 +229,7 @@ class OptimizerHooks:
         with self._guard, torch.no_grad():
             events.tell(events.moment, "optimizer-done")
             events.tell(events.moment, "monitor")
-            if hooked.has_closure:  # its gradients came into being inside of the step, and are still there
+            if reads_gradients:
                 events.tell(events.gradients, optimizer)
             events.tell(events.optimizer_left, optimizer)
             events.tell(events.moment, "monitor-done")

@@ -29,6 +29,10 @@ class Events:
         self.gradients: list[Callable[[Optimizer], None]] = []
         """The gradients of an optimiser are as it uses them: before its step, or, where a closure computes them,
         after it."""
+        self.starts_over: list[Callable[[Optimizer], None]] = []
+        """What was read of an optimiser's gradients in this iteration does not count: there will be others."""
+        self.rates: list[Callable[[Optimizer], None]] = []
+        """The learning rates of an optimiser are known only now, after its step."""
         self.optimizer_left: list[Callable[[Optimizer], None]] = []
         """It has made its step."""
         self.optimizer_loaded: list[Callable[[Optimizer], None]] = []

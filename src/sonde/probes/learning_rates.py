@@ -30,6 +30,7 @@ class LearningRates:
     def listen(self, events: Events) -> None:
         """Begin to listen."""
         events.optimizer_enters.append(self.note)
+        events.rates.append(self.note)
 
     def note(self, optimizer: Optimizer) -> None:
         """An optimiser is about to make its step."""

@@ -85,14 +85,15 @@ class Memory:
         self._parameters = self._find_parameters() if slots else []
 
     def listen(self, events: Events) -> None:
-        """Gradients are counted when an optimiser has made its step, before they are set to None.
+        """Gradients are counted when an optimiser is entered and when it has made its step: later they may be None.
 
         Otherwise they are counted by `collect`, when there may be none left.
         """
+        events.gradients.append(self.stepped)
         events.optimizer_left.append(self.stepped)
 
     def stepped(self, _optimizer: Optimizer | None = None) -> None:
-        """An optimiser has made its step."""
+        """An optimiser has gradients, or has made its step."""
         if self._armed:
             self._count_gradients()
 

@@ -55,6 +55,7 @@ class ParameterSteps:
         events.optimizer_left.append(self._left)
         events.clip.append(self._clip)
         events.scaler_step.append(self._scaler_step)
+        events.starts_over.append(self._start_over)
 
     def _enters(self, optimizer: Optimizer) -> None:
         followed = self._followed[id(optimizer)]
@@ -89,6 +90,12 @@ class ParameterSteps:
             followed.refresh()
             if not followed.watched.is_blind:
                 followed.gradients.clip(clip)
+
+    def _start_over(self, optimizer: Optimizer) -> None:
+        followed = self._followed[id(optimizer)]
+        followed.watched.numbers.forget_gradients()
+        followed.gradients.begin()
+        followed.weights.begin()
 
     def _scaler_step(self, event: ScalerStep) -> None:
         followed = self._followed.get(id(event.optimizer))
