@@ -126,7 +126,7 @@ def test_every_step_is_in_the_checkpoint_and_in_the_run_that_fails(tmp_path: Pat
 def test_a_part_whose_name_makes_no_tag_is_left_out_and_the_step_stays(tmp_path: Path) -> None:
     net = loops.model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    with loops.watching(net, optimizer, tmp_path / "run", cadence=RARELY, strict=False) as watch:
+    with sonde.watch(net, optimizer, run=tmp_path / "run", cadence=RARELY) as watch:
         for batch in loops.batches(3):
             watch.step(stepped(net, optimizer, batch), parts={"bad name\n": 0.5, "a": 0.25})
     assert loops.values(tmp_path / "run", "loss/part@a") == [0.25] * 3

@@ -80,8 +80,8 @@ def test_a_sweep_has_everything_once_whatever_the_stretch_and_then_ends() -> Non
         schedule.advance()
         slots += [(schedule.iteration, slot) for slot in schedule.slots("blocks", 7)]
         layers += [schedule.iteration] * schedule.due("layers")
-    assert sorted(slot for _, slot in slots) == list(range(7))
-    assert all(iteration <= 1020 for iteration, _ in slots)
+    assert [slot for iteration, slot in slots if iteration <= 1020] == list(range(7))
+    assert len([slot for iteration, slot in slots if iteration > 1020]) < 4, "one block in 500 / 7 steps"
     assert [iteration for iteration in layers if iteration <= 1020] == [1002, 1005, 1008, 1011, 1014, 1017, 1020]
 
 

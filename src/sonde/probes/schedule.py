@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple, Protocol
 
 from sonde.core.cadences import Burst, Every
@@ -43,9 +43,11 @@ class _Clock(NamedTuple):
     iteration: int
     beat: float
     pace: float
+    pace_before: float = 1.0
 
     def at(self, iteration: int) -> float:
-        return self.beat + (iteration - self.iteration) * self.pace
+        ahead = iteration - self.iteration
+        return self.beat + ahead * (self.pace if ahead > 0 else self.pace_before)
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +78,7 @@ class Schedule:
         self._iteration = 0
         self._stretch = 1.0
         self._burst = self._sweep = Burst(0, 0)
-        self._clocks: dict[str, _Clock] = {}
+        self._clocks = self._started()
         self._turns: dict[tuple[str, int], _Turn] = {}
         self._present: list[_Turn] = []
         """Those with slots in this iteration."""
@@ -105,7 +107,7 @@ class Schedule:
             turn.slots = ()
         self._present.clear()
         self._iteration = iteration
-        self._clocks.clear()
+        self._clocks = self._started()
         self._look_anew()
         self._find(self._turns.values())
 
@@ -117,10 +119,9 @@ class Schedule:
     @stretch.setter
     def stretch(self, factor: float) -> None:
         if factor != self._stretch:
-            clocks = {family: self._clock(family) for family, _ in self._turns}
             self._stretch = factor
             at = self._iteration + 1
-            self._clocks = {f: _Clock(at, clock.at(at), self._pace(f)) for f, clock in clocks.items()}
+            self._clocks = {f: _Clock(at, c.at(at), self._pace(f), c.pace) for f, c in self._clocks.items()}
             self._look_anew()
 
     def burst(self, num_steps: int) -> None:
@@ -186,9 +187,9 @@ class Schedule:
         num = turn.num_slots
         if self._burst.due(iteration):
             return range(num)
-        beat, begin, pace = self._beats(turn, iteration)
-        first, end = (_num_turns(beat, num, time) for time in (begin, begin + pace))
-        return [place % num for place in range(first, end)]
+        beat, begin, end = self._beats(turn, iteration)
+        turns = range(_num_turns(beat, num, begin), _num_turns(beat, num, end))
+        return [place % num for place in turns]
 
     def _following(self, turn: _Turn) -> int:
         """The first iteration after this one in which a slot has its turn, as long as nothing is changed.
@@ -200,28 +201,27 @@ class Schedule:
             return start
         if not turn.num_slots:
             return _NEVER
-        beat, begin, pace = self._beats(turn, start)
+        beat, begin, end = self._beats(turn, start)
         place = _num_turns(beat, turn.num_slots, begin)
-        ahead = (beat.offset + place * beat.interval_steps / turn.num_slots - begin) / pace
+        ahead = (beat.offset + place * beat.interval_steps / turn.num_slots - begin) / (end - begin)
         following = start + max(math.floor(ahead - _ROUNDING), 0)
         return min(following, self._burst.start_step) if start <= self._burst.start_step else following
 
     def _beats(self, turn: _Turn, iteration: int) -> tuple[Every, float, float]:
-        """A family's cadence in an iteration; where on its clock that begins, and how far it goes."""
+        """A family's cadence in an iteration; where on its clock that begins, and where it ends."""
         cadence: Every = getattr(self.cadences, turn.family)
         if self._sweep.due(iteration):
             interval = min(cadence.interval_steps, self._sweep.num_steps)
-            return Every(interval, cadence.offset % interval), float(iteration), 1.0
+            return Every(interval, cadence.offset % interval), float(iteration), iteration + 1.0
         if iteration < self.cadences.early_steps and turn.num_slots <= _MOST_EARLY:
             cadence = self.cadences.early(turn.family)
-        clock = self._clock(turn.family)
-        return cadence, clock.at(iteration), clock.pace
+        clock = self._clocks[turn.family]
+        return cadence, clock.at(iteration), clock.at(iteration + 1)
 
-    def _clock(self, family: str) -> _Clock:
-        clock = self._clocks.get(family)
-        if clock is None:
-            clock = self._clocks[family] = _Clock(self._iteration, float(self._iteration), self._pace(family))
-        return clock
+    def _started(self) -> dict[str, _Clock]:
+        """A clock for each family, on the present iteration."""
+        families = (item.name for item in fields(self.cadences) if item.name != "early_steps")
+        return {family: _Clock(self._iteration, float(self._iteration), self._pace(family)) for family in families}
 
     def _pace(self, family: str) -> float:
         interval: int = getattr(self.cadences, family).interval_steps
