@@ -16,7 +16,7 @@ from sonde.core.findings import Finding
 from sonde.core.settings import check_text
 from sonde.monitor import ranks
 from sonde.monitor.cadences import Cadences, intervals_of
-from sonde.monitor.live import Where
+from sonde.monitor.doctor.connections import Where
 from sonde.monitor.watched import Micro, Watch
 from sonde.sinks.choices import Choice
 from sonde.sinks.choices import read as read_sinks

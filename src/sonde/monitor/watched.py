@@ -19,13 +19,14 @@ from sonde.core.records import Ending, Float64
 from sonde.core.tags import check_tag
 from sonde.monitor import ranks
 from sonde.monitor.assembly import Assembly, now
-from sonde.monitor.audience import Audience
 from sonde.monitor.cadences import ON_CPU, ON_GPU, Cadences, with_intervals
 from sonde.monitor.desk import Desk, plain
+from sonde.monitor.doctor.connections import Where
+from sonde.monitor.doctor.host import Host
 from sonde.monitor.guard import Guard
-from sonde.monitor.live import Live, Where
 from sonde.monitor.notices import Notices
 from sonde.monitor.optimizers import Optimised, ParameterReader
+from sonde.monitor.outputs import Outputs
 from sonde.monitor.pipeline import Pipeline
 from sonde.monitor.probing import Probing
 from sonde.monitor.schedule import Schedule
@@ -94,7 +95,7 @@ class Watch:
         self._put: Callable[[Sheet, Delivery], None] = self._pipeline.put
         self._notices = Notices(self._put_event, self._pipeline.fail)
         self._guard = Guard(self._notices.fail, strict=strict)
-        self._audience = Audience(
+        self._outputs = Outputs(
             writer,
             config=config,
             sinks=sinks,
@@ -109,7 +110,7 @@ class Watch:
             problem=self._problem,
         )
         self._assembly = Assembly(
-            self._audience.entrance,
+            self._outputs.entrance,
             list(optimizers),
             histogram_steps=cadence.histograms.interval_steps,
             micro=np.sum if micro == "sum" else np.mean,
@@ -118,8 +119,8 @@ class Watch:
             self._begin(optimizers, device, call, share=budget, floor_s=floor_s)
         except BaseException:  # threads and the doctor's process would outlive it
             self._pipeline.close(_CLOSE_HURRY_S)
-            self._audience.close(doctor_s=0.0, services_s=0.0)
-            self._audience.leave()
+            self._outputs.close(doctor_s=0.0, services_s=0.0)
+            self._outputs.leave()
             raise
 
     def _begin(
@@ -204,8 +205,8 @@ class Watch:
             self._sweeps.ask()
 
     @property
-    def _live(self) -> Live | None:
-        return self._audience.live
+    def _doctor(self) -> Host | None:
+        return self._outputs.doctor
 
     # What the training thread passes through.
 
@@ -384,7 +385,7 @@ class Watch:
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings so far, alarms first; those of the last steps come within half a second or so."""
-        return self._audience.findings()
+        return self._outputs.findings()
 
     def _drain(self, timeout_s: float) -> None:
         """Wait until all steps so far are consumed, no longer than this."""
@@ -397,7 +398,7 @@ class Watch:
     def state_dict(self) -> dict[str, Any]:
         """All that a later session needs to go on without a jump, in plain numbers: put it into your checkpoint."""
         self._drain(_CLOSE_S)  # where the device is behind; the training would wait for it as well
-        state, known = (None, 0) if self._live is None else self._live.state(_CHECKPOINT_S)
+        state, known = (None, 0) if self._doctor is None else self._doctor.state(_CHECKPOINT_S)
         return {
             "version": 1,
             "iteration": self._schedule.iteration,
@@ -415,9 +416,9 @@ class Watch:
         self._desk.restart(int(state.get("epoch", 0)))
         self._schedule.resume(int(state["iteration"]))
         self._assembly.load_state_dict(state)
-        self._audience.relay.branch(self._assembly.step + 1)
-        if self._live is not None:
-            self._live.restore(state.get("doctor"), self._assembly.step, known=state.get("doctor_step"))
+        self._outputs.relay.branch(self._assembly.step + 1)
+        if self._doctor is not None:
+            self._doctor.restore(state.get("doctor"), self._assembly.step, known=state.get("doctor_step"))
         self._stepping.resume()
 
     # The end.
@@ -447,19 +448,19 @@ class Watch:
         finally:
             services_s = _CLOSE_SERVICES_S if is_finished else _CLOSE_HURRY_S
             doctor_s = _CLOSE_DOCTOR_S if is_finished else _CLOSE_HURRY_S
-            self._audience.close(doctor_s=doctor_s, services_s=services_s)
+            self._outputs.close(doctor_s=doctor_s, services_s=services_s)
             self._writer.end(ending, reason)
             endings.unwatch(self)
             self._desk.leave()
             self._optimised.clear()
             self._models = {}
-            self._audience.leave(f"Sonde: {self.path}: {self._desk.budget}")
+            self._outputs.leave(f"Sonde: {self.path}: {self._desk.budget}")
 
     def forget(self) -> None:
         """After a fork: this process is not the one that trains."""
         self._closed = True
         self._stepping.stop()
-        self._audience.forget()
+        self._outputs.forget()
 
     def __enter__(self) -> "Watch":
         return self
@@ -472,5 +473,5 @@ class Watch:
             return
         ending, reason = endings.describe(kind, value)
         self._drain(_CLOSE_HURRY_S)  # the steps that were made before it count
-        self._audience.relay.event("exception", step=self._assembly.step, data={"reason": reason})
+        self._outputs.relay.event("exception", step=self._assembly.step, data={"reason": reason})
         self.end(ending, reason)
