@@ -61,16 +61,12 @@ class Host:
         self._columns: dict[tuple[str, ...], Columns] = {}
         self._all, self._read = "[]", ("[]", tuple[Finding, ...]())
         """All findings as text, and those that were last read from one."""
-        self._was_behind = False
-        self._judged = -1
-        """The step of the checkpoint that this session goes on from."""
         self._told = 0
-        self._answered = threading.Condition()
-        self._asked: int | None = None
-        """The step at which the doctor was asked for its state, as long as it has not answered."""
         self._state: tuple[Any, int] = (None, 0)
         """What the doctor remembered when it last answered, and the last step that it had been told then."""
-        self._is_late = False
+        self._answered, self._is_asked = threading.Condition(), False
+        self._was_behind = self._was_late = False
+        """What is said once."""
         self._doctor = connect(self._take)
         if rules or together:
             self._doctor.send(wire.START, {"rules": dict(rules or {}), "together": together})
@@ -124,13 +120,13 @@ class Host:
         Where it does not answer in time, that is what it last answered; None where it never did.
         """
         with self._answered:
-            if self._asked is None and self._doctor.is_open:
-                self._asked = self._told
-                self._doctor.send(wire.SAVE, None)
-            self._answered.wait_for(lambda: self._asked is None or not self._doctor.is_open, timeout_s)
+            if not self._is_asked and self._doctor.is_open:
+                self._is_asked = True
+                self._doctor.send(wire.SAVE, self._told)
+            self._answered.wait_for(lambda: not (self._is_asked and self._doctor.is_open), timeout_s)
             state, step = self._state
-            if self._asked is not None and self._doctor.is_open and not self._is_late:  # a dead one was said before
-                self._is_late = True
+            if self._is_asked and self._doctor.is_open and not self._was_late:  # a dead one was said before
+                self._was_late = True
                 has = "nothing of what it knows" if state is None else f"what it knew at step {step}"
                 _log.warning("the doctor's process did not answer within %g s: the checkpoint has %s", timeout_s, has)
             return state, step
@@ -143,8 +139,8 @@ class Host:
             step: The last that was made.
             known: The last that the doctor had been told, where it is another.
         """
-        self._all, self._judged = "[]", step
-        self._doctor.send(wire.RESTORE, state)
+        self._all = "[]"
+        self._doctor.send(wire.RESTORE, {"state": state, "step": step})
         if known is not None and known < step:
             knew = f"what it knew at step {known}" if state is not None else "nothing"
             self._not_judged(step, f"the doctor did not answer when the checkpoint was made: it goes on with {knew}")
@@ -168,35 +164,24 @@ class Host:
         self._recorder.event("not-measured", step=step, data={"tag": "monitor/judged", "reason": reason})
 
     def _take(self, answer: Answer) -> None:
-        rows = answer.get("rows", ())
-        # The last step before a checkpoint is judged after it, by the session that went on and again by this one.
-        fresh = [row for row in rows if row[1] > self._judged]
-        for row in fresh:
+        for row in answer.get("rows", ()):
             self._recorder.append(self._frame(*row))
-        if answer.get("epoch") and fresh:
+        if answer.get("epoch"):
             self._say("\n".join(answer["epoch"]))
         self._all = answer.get("all", self._all)
         for finding in _findings(answer.get("findings", ())):
-            self._record(finding)
+            over = {"code": finding.code, "first_step": finding.first_step}
+            kind, data = ("finding", finding.to_json()) if finding.open else ("finding-closed", over)
+            self._recorder.event(kind, step=finding.last_step, data=data)
             self._on_finding(finding)
         if "problem" in answer:
             problem = redactor().text(str(answer["problem"]))
             _log.warning("findings have a problem and come no more: %s; `sonde diagnose` may know more", problem)
             self._recorder.event("monitor-problem", data={"reason": problem})
-        if "state" in answer or "problem" in answer:
-            with self._answered:
-                if answer.get("state") is not None:
-                    self._state = answer["state"], self._asked or 0
-                if "state" in answer:
-                    self._asked = None
-                self._answered.notify_all()
-
-    def _record(self, finding: Finding) -> None:
-        if finding.open:
-            self._recorder.event("finding", step=finding.last_step, data=finding.to_json())
-        else:
-            over = {"code": finding.code, "first_step": finding.first_step}
-            self._recorder.event("finding-closed", step=finding.last_step, data=over)
+        with self._answered:
+            if "state" in answer:
+                self._state, self._is_asked = answer["state"] or self._state, False
+            self._answered.notify_all()
 
     def _frame(self, table: str, step: int, values: Mapping[str, Any]) -> Frame:
         names = (table, *values)

@@ -30,26 +30,22 @@ class _EndOfTraining:
 
     def __init__(self, parent: Parent, terminated: threading.Event) -> None:
         self._parent, self._terminated = parent, terminated
-        self._run, self._folder = "", -1
+        self._is_placed = False
         self._terminal: list[Any] | None = None
         self.thread = threading.Thread(target=self._wait, daemon=True)
         self.thread.start()
 
     def place(self, run: str, terminal: list[Any] | None) -> None:
         """Where the run is, and where on a terminal it is shown."""
-        before = self._folder
-        try:  # open: so it is found though it is renamed later
-            self._folder = os.open(run, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
-            self._folder = -1
-        self._run, self._terminal = run, terminal
-        if before >= 0:
-            os.close(before)
+        with contextlib.suppress(OSError):  # it may be gone by now
+            os.chdir(run)  # so it is found though it is renamed later
+            self._is_placed = True
+        self._terminal = terminal
 
     def _wait(self) -> None:
         self._parent.wait()
         try:
-            if self._run:
+            if self._is_placed:
                 self._say()
         finally:
             os._exit(0)  # nobody listens; `sonde diagnose` judges what is left
@@ -58,10 +54,8 @@ class _EndOfTraining:
         from sonde.console import panel
         from sonde.store import states
 
-        held = Path(f"/proc/self/fd/{self._folder}")
-        run = held if self._folder >= 0 and held.is_dir() else Path(self._run)
         ending = self._parent.ending(was_terminated=self._terminated.is_set())
-        states.conclude(run, self._parent.process, *ending)
+        states.conclude(Path(), self._parent.process, *ending)
         if self._terminal is not None:
             with contextlib.suppress(OSError):  # it is gone as well
                 panel.give_back(*self._terminal)

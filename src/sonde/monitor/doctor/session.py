@@ -21,7 +21,8 @@ class Session:
     An answer has some of these keys: `findings` (those that are new, worse or, where they are not open any more, over,
     with causes and remedies), `all` (every finding, the worst first, as text: it is read only where somebody asks),
     `rows` (numbers that the doctor worked out, to be recorded: table, step, values by tag), `epoch` (lines to be
-    printed at its end), `state` (what `SAVE` asked for), and `problem`, after which nothing is judged any more.
+    printed at its end), `state` (what `SAVE` asked for, and the step that came with it), and `problem`,
+    after which nothing is judged any more.
     """
 
     def __init__(self, say: Callable[[Answer], None]) -> None:
@@ -30,6 +31,7 @@ class Session:
         self._folder = ""
         self._rank_reader: RankReader | None = None
         self._is_broken = False
+        self._restored = -1
         self._begin()
 
     def take(self, message: Message) -> None:
@@ -60,11 +62,12 @@ class Session:
         elif kind == wire.PLACE:
             self._folder = body["run"]
         elif kind == wire.SAVE:
-            self._say({"state": doctor.state_dict()})
+            self._say({"state": (doctor.state_dict(), body)})
         elif kind == wire.RESTORE:
             self._begin()
-            if body is not None:
-                self._doctor.load_state_dict(body)
+            self._restored = body["step"]
+            if body["state"] is not None:
+                self._doctor.load_state_dict(body["state"])
         elif kind == wire.END:
             self._read_ranks(at_once=True)
             self._answer(doctor.settle(), is_last=True)
@@ -78,7 +81,9 @@ class Session:
             self._rank_reader.tell(self._comparing, self._folder, at_once=at_once)
 
     def _answer(self, found: Sequence[Finding], *, is_last: bool = False) -> None:
-        rows, findings = self._doctor.rows(), [*found, *self._doctor.newly_closed()]
+        findings = [*found, *self._doctor.newly_closed()]
+        # The last step before a checkpoint is judged after it, by the session that made it and again by this one.
+        rows = [row for row in self._doctor.rows() if row[1] > self._restored]
         if not (rows or findings or is_last):
             return
         answer: Answer = {"rows": rows}
