@@ -11,6 +11,7 @@ $(VENV)/ready: pyproject.toml constraints.txt hatch_build.py src/sonde/kernels/n
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --editable . --group dev
+	$(BIN)/python -m compileall -q src  # pip does so for a wheel; each start of `sonde` would do it where Python may write no bytecode
 	touch $@
 
 $(VENV)/adapters: $(VENV)/ready

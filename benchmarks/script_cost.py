@@ -133,7 +133,7 @@ class Racer:
         own = doctor = 0.0
         for pid in self._pids():
             with contextlib.suppress(OSError):
-                is_doctor = b"sonde.monitor.bedside" in Path(f"/proc/{pid}/cmdline").read_bytes()
+                is_doctor = b"sonde.monitor.doctor.process" in Path(f"/proc/{pid}/cmdline").read_bytes()
                 tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
                 used = sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
                 own, doctor = (own, doctor + used) if is_doctor else (own + used, doctor)

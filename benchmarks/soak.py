@@ -88,7 +88,7 @@ class Soak:
             if step % EVERY_STEPS == 0:
                 self.rss_kb.append(rss_kb())
                 self.held_kb.append(held_kb())
-                self.waiting_kb.append(watch._live.waiting_bytes / 1e3 if watch._live is not None else 0.0)
+                self.waiting_kb.append(watch._doctor.waiting_bytes / 1e3 if watch._doctor is not None else 0.0)
         self.steps_per_s = self.num_steps / (time.perf_counter() - started)
         self._count("at the end")
         started = time.perf_counter()

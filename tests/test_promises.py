@@ -80,7 +80,7 @@ def test_nothing_leaves_the_machine(tmp_path: Path) -> None:
         "STARTED": str(tmp_path / "started"),
     }
     subprocess.run([sys.executable, "-c", TRAINING], cwd=tmp_path, env=environment, check=True, capture_output=True)
-    assert "sonde.monitor.bedside" in (tmp_path / "started").read_text(encoding="utf-8")
+    assert "sonde.monitor.doctor.process" in (tmp_path / "started").read_text(encoding="utf-8")
     assert not (tmp_path / "noted").exists()
     assert sonde.load(tmp_path / "run").events("finding")  # there was something to tell
 

@@ -222,9 +222,10 @@ def test_a_forked_child_tells_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_what_was_found_before_a_resumption_is_not_told_to_be_over(tmp_path: Path) -> None:
     file = tmp_path / "alerts.log"
-    alarms = Alarms(read({"group_s": 0, "log": {"file": str(file)}}), tmp_path / "run", lambda reason: None)
-    alarms.closed(finding("AAA001", is_open=False))
-    alarms.found(finding("AAA002"))
+    run = tmp_path / "run"
+    alarms = Alarms(read({"group_s": 0, "log": {"file": str(file)}}), run, lambda: run, lambda reason: None)
+    alarms.put(finding("AAA001", is_open=False))
+    alarms.put(finding("AAA002"))
     alarms.close(60.0)
     assert listed(file.read_text()) == {"AAA002"}
 

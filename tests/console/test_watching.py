@@ -18,7 +18,8 @@ from tests.console.terminal import Terminal
 import sonde
 from sonde.console.drawing import ROWS
 from sonde.core.frames import Columns, Frame
-from sonde.monitor.live import Live
+from sonde.monitor.doctor.connections import CONNECT
+from sonde.monitor.doctor.host import Host
 
 TRAINING = """
 import os, sys, time, torch, sonde
@@ -154,11 +155,11 @@ def test_a_finding_that_is_over_is_an_event_of_the_run(tmp_path: Path) -> None:
     found: list[Any] = []
     random = np.random.default_rng(0)
     with sonde.record(tmp_path / "run") as writer:
-        live = Live(writer, where="thread", settings={}, on_finding=found.append, say=lambda text: None)
+        host = Host(writer, CONNECT["thread"], on_finding=found.append)
         for step in range(1, 1500):
             loss = 1.0 + 0.01 * random.normal() + 50.0 * (step == 300)
-            live.append(Frame(columns, step, float(step), np.array([loss], np.float32)))
-        live.close()
+            host.append(Frame(columns, step, float(step), np.array([loss], np.float32)))
+        host.close()
     spike = next(finding for finding in found if finding.code == "LOS002")
     closed = [event.data for event in sonde.load(tmp_path / "run").events("finding-closed")]
     assert {"code": "LOS002", "first_step": spike.first_step} in closed

@@ -102,16 +102,17 @@ def test_a_row_that_the_run_refuses_is_not_sent_either() -> None:
 
 def test_findings_of_a_doctor_in_front_of_it_reach_the_sinks() -> None:
     pytest.importorskip("torch", reason="the monitor needs it")
-    from sonde.monitor.live import Live
+    from sonde.monitor.doctor.connections import CONNECT
+    from sonde.monitor.doctor.host import Host
 
     run, sink = MemoryRun(), Service()
     both = relay(run, sink)
-    live = Live(both, where="thread", settings={}, on_finding=lambda one: None, say=lambda text: None)
+    host = Host(both, CONNECT["thread"])
     columns = Columns("step", ("loss", "grad/norm", "lr"))
     for step in range(1, 40):
         loss = 1 / step if step < 30 else math.nan
-        live.append(Frame(columns, step, float(step), np.array([loss, loss, 0.1], np.float32)))
-    live.close()
+        host.append(Frame(columns, step, float(step), np.array([loss, loss, 0.1], np.float32)))
+    host.close()
     both.finish(60)
     recorded = list(run.events("finding"))
     sent = [item for item in sink.items if isinstance(item, Event) and item.kind == "finding"]

@@ -457,3 +457,24 @@ def test_recording_from_several_threads_loses_no_row(tmp_path: Path) -> None:
     for name in ("one", "two", "three"):
         assert read.series(f"{name}/x").value.tolist() == list(range(1500))
         assert [event.step for event in read.events(name)] == [0, 500, 1000]
+
+
+@pytest.mark.parametrize("can_start", [True, False])
+def test_all_tables_are_folded_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_start: bool) -> None:
+    """Side by side; an ending process may start no thread any more, and folds them one after another."""
+    run = sonde.record(tmp_path / "run")
+    for step in range(3):
+        for table in range(30):
+            run.log(step, {"loss": step + table}, table=f"table-{table}")
+    if not can_start:
+        monkeypatch.setattr("threading.Thread.start", _refuse)
+    run.close()
+    monkeypatch.undo()
+    folders = sorted((tmp_path / "run" / "tables").iterdir())
+    assert len(folders) == 30
+    assert all(len(list(folder.glob("b0/seg-*/*.parquet"))) == 1 for folder in folders)
+    assert not list((tmp_path / "run").rglob("*.log"))
+
+
+def _refuse(thread: object) -> None:
+    raise RuntimeError("can't create new thread at interpreter shutdown")

@@ -23,30 +23,24 @@ class Alarms:
     Args:
         config: What is told when, and to whom.
         run: The run's folder, as it is called.
+        location: Gives where the folder is now.
         warn: Told, once each, that a channel is dead, and what was not told at the end; not on the training's thread.
-        location: Where the folder is now; by default where `run` says.
     """
 
     def __init__(
-        self,
-        config: AlertsConfig,
-        run: Path,
-        warn: Callable[[str], None],
-        *,
-        location: Callable[[], Path] | None = None,
+        self, config: AlertsConfig, run: Path, location: Callable[[], Path], warn: Callable[[str], None]
     ) -> None:
-        find = location or run.absolute
-        self._sender = Sender(config.policy, config.channels, run=str(run), curve=lambda: loss_curve(find()), warn=warn)
+        self._sender = Sender(
+            config.policy, config.channels, run=str(run), curve=lambda: loss_curve(location()), warn=warn
+        )
         self._found: set[tuple[str, int]] = set()
 
-    def found(self, finding: Finding) -> None:
-        """A finding is new, or worse. Never waits."""
-        self._found.add((finding.code, finding.first_step))
-        self._sender.put(finding)
-
-    def closed(self, finding: Finding) -> None:
-        """A finding is over. Never waits."""
-        if (finding.code, finding.first_step) in self._found:
+    def put(self, finding: Finding) -> None:
+        """A finding is new, worse or over. Never waits."""
+        which = finding.code, finding.first_step
+        if finding.open:
+            self._found.add(which)
+        if which in self._found:
             self._sender.put(finding)
 
     def close(self, timeout_s: float) -> None:

@@ -15,7 +15,7 @@ from sonde.console.terminals import Wanted as Console
 from sonde.core.findings import Finding
 from sonde.core.settings import check_text
 from sonde.monitor import ranks
-from sonde.monitor.live import Where
+from sonde.monitor.doctor.connections import Where
 from sonde.monitor.watched import Micro, Watch
 from sonde.probes.cadences import Cadences, intervals_of
 from sonde.sinks.choices import Choice

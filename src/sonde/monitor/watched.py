@@ -19,14 +19,15 @@ from sonde.core.records import Ending
 from sonde.core.tags import check_tag
 from sonde.kernels.dispatch import trouble_on
 from sonde.monitor import ranks
-from sonde.monitor.audience import Audience
 from sonde.monitor.background import Background, Mailbox
+from sonde.monitor.doctor.connections import Where
+from sonde.monitor.doctor.host import Host
 from sonde.monitor.guard import Guard
 from sonde.monitor.iteration import Iteration, plain
-from sonde.monitor.live import Live, Where
 from sonde.monitor.messages import EventMessage
 from sonde.monitor.notices import Notices
 from sonde.monitor.optimizer_hooks import OptimizerHooks, share_between_ranks
+from sonde.monitor.outputs import Outputs
 from sonde.monitor.probe_set import ProbeSet
 from sonde.monitor.recording import StepRecording
 from sonde.monitor.sweeps import Sweeps
@@ -96,7 +97,7 @@ class Watch:
         self._schedule, self._sweeps, self._mailbox = Schedule(cadence), Sweeps(), Mailbox()
         self._notices = Notices(self._put_event, self._warn)
         self._guard = Guard(self._notices.fail, strict=strict)
-        self._audience = Audience(
+        self._outputs = Outputs(
             writer,
             config=config,
             sinks=sinks,
@@ -110,14 +111,14 @@ class Watch:
             on_alarm=self._sweeps.ask,
             problem=self._problem,
         )
-        self._recording = StepRecording(self._audience.entrance, micro=np.sum if micro == "sum" else np.mean)
+        self._recording = StepRecording(self._outputs.entrance, micro=np.sum if micro == "sum" else np.mean)
         self._background = Background(self._mailbox, self._recording, self._notices.problem, strict=strict)
         try:
             self._begin(optimizers, device, cadence, call, share=budget, floor_s=floor_s)
         except BaseException:  # threads and the doctor's process would outlive it
             self._background.close(_CLOSE_HURRY_S)
-            self._audience.close(doctor_s=0.0, services_s=0.0)
-            self._audience.leave()
+            self._outputs.close(doctor_s=0.0, services_s=0.0)
+            self._outputs.leave()
             raise
 
     def _begin(
@@ -202,8 +203,8 @@ class Watch:
             self._notices.problem(reason)
 
     @property
-    def _live(self) -> Live | None:
-        return self._audience.live
+    def _doctor(self) -> Host | None:
+        return self._outputs.doctor
 
     # What the training thread passes through.
 
@@ -361,14 +362,14 @@ class Watch:
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings so far, alarms first; those of the last steps come within half a second or so."""
-        return self._audience.findings()
+        return self._outputs.findings()
 
     # Checkpoints.
 
     def state_dict(self) -> dict[str, Any]:
         """All that a later session needs to go on without a jump, in plain numbers: put it into your checkpoint."""
         self._background.drain(_CLOSE_S)  # where the device is behind; the training would wait for it as well
-        state, known = (None, 0) if self._live is None else self._live.state(_CHECKPOINT_S)
+        state, known = (None, 0) if self._doctor is None else self._doctor.state(_CHECKPOINT_S)
         return {
             "version": 1,
             "iteration": self._schedule.iteration,
@@ -386,9 +387,9 @@ class Watch:
         self._iteration.restart(int(state.get("epoch", 0)))
         self._schedule.resume(int(state["iteration"]))
         self._recording.load_state_dict(state)
-        self._audience.relay.branch(self._recording.last_step + 1)
-        if self._live is not None:
-            self._live.restore(state.get("doctor"), self._recording.last_step, known=state.get("doctor_step"))
+        self._outputs.relay.branch(self._recording.last_step + 1)
+        if self._doctor is not None:
+            self._doctor.restore(state.get("doctor"), self._recording.last_step, known=state.get("doctor_step"))
         self._hooks.resume()
 
     # The end.
@@ -420,18 +421,18 @@ class Watch:
         finally:
             services_s = _CLOSE_SERVICES_S if is_finished else _CLOSE_HURRY_S
             doctor_s = _CLOSE_DOCTOR_S if is_finished else _CLOSE_HURRY_S
-            self._audience.close(doctor_s=doctor_s, services_s=services_s)
+            self._outputs.close(doctor_s=doctor_s, services_s=services_s)
             self._writer.end(ending, reason)
             endings.unwatch(self)
             self._iteration.leave()
             self._models, self._optimizers = {}, {}
-            self._audience.leave(f"Sonde: {self.path}: {self._iteration.budget}")
+            self._outputs.leave(f"Sonde: {self.path}: {self._iteration.budget}")
 
     def forget(self) -> None:
         """After a fork: this process is not the one that trains."""
         self._closed = True
         self._hooks.stop()
-        self._audience.forget()
+        self._outputs.forget()
 
     def __enter__(self) -> "Watch":
         return self
@@ -445,7 +446,7 @@ class Watch:
         ending, reason = endings.describe(kind, value)
         self._error = value
         self._background.drain(_CLOSE_HURRY_S)  # the steps that were made before it count
-        self._audience.relay.event("exception", step=self._recording.last_step, data={"reason": reason})
+        self._outputs.relay.event("exception", step=self._recording.last_step, data={"reason": reason})
         self.end(ending, reason)
 
     def _note_out_of_memory(self, error: BaseException | None) -> None:

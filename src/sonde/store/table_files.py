@@ -1,5 +1,6 @@
 """A table's files as the writer sees them: the log that is appended to, and the folding behind it."""
 
+import contextlib
 import os
 import time
 from collections import deque
@@ -142,9 +143,16 @@ class TableFiles:
         return again
 
     def sync(self) -> None:
-        """Ask the disk to keep what was written."""
+        """Ask the disk to keep what was written, and is not in a segment, which is kept by the time it appears."""
         if self._fd >= 0:
             os.fsync(self._fd)
+        for branch, number, _ in self._to_fold:
+            log = layout.branch_folder(self._folder, branch) / layout.log_name(number)
+            with (
+                contextlib.suppress(FileNotFoundError),
+                os.fdopen(opening.descriptor(log, depth=layout.IN_BRANCH), "rb") as file,
+            ):
+                os.fsync(file.fileno())
 
     def abandon(self) -> None:
         """Let go of the file without a word; for a child process that inherited it."""

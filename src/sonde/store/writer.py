@@ -1,9 +1,11 @@
 """Records a run. The caller copies a row into memory and goes on; a background thread does the rest."""
 
+import contextlib
 import dataclasses
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +37,9 @@ _HEARTBEAT_S = 10.0
 # How long closing may take, and the folding in it: what is not folded by then (a hundred thousand series take half a
 # minute) stays in logs, which read as well. A process that is being ended has little time.
 _CLOSE_S, _CLOSE_HURRY_S, _FOLD_S = 60.0, 4.0, 2.0
+# At the end tables are folded side by side: nearly all of it is waiting for the disk, which confirms many files
+# together in the time of one (43 tables: 0.15 s instead of 1.2 s).
+_FOLD_THREADS = 8
 
 
 def record(
@@ -582,13 +587,7 @@ class Writer:
         self._cycle()
         if self._folding is not None:
             _spend(self._folding, until)
-        for files in self._files.values():
-            try:
-                files.sync()
-                files.close_log()
-            except OSError as error:
-                self._fault = str(error)
-        _spend(self._fold(), until)
+        self._end_tables(until)
         self._event_file.sync()
         if self._queued_bytes and self._fault:
             _log.warning(
@@ -599,6 +598,31 @@ class Writer:
         self._event_file.close()
         self._branch_file.close()
         self._write_state(ending, reason)
+
+    def _end_tables(self, until: float) -> None:
+        """Fold what can be folded by then, and have the disk keep the logs of the rest."""
+        left = deque(sorted(self._files.values(), key=lambda files: files.width))  # there may be little time
+
+        def work() -> None:
+            with contextlib.suppress(IndexError):  # none is left
+                while True:
+                    files = left.popleft()
+                    try:
+                        files.close_log()
+                        _spend(files.fold(), until)
+                        files.sync()
+                    except OSError as error:
+                        self._fault = str(error)
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(min(_FOLD_THREADS, len(left)) - 1)]
+        started = []
+        with contextlib.suppress(RuntimeError):  # a process that is being ended may start none
+            for thread in threads:
+                thread.start()
+                started.append(thread)
+        work()
+        for thread in started:
+            thread.join()
 
     def _write_state(self, ending: Ending, reason: str) -> None:
         with self._lock:  # the training may be adding a table

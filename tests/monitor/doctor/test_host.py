@@ -19,10 +19,12 @@ from torch import nn
 import sonde
 from sonde.core.findings import Finding
 from sonde.core.frames import Columns, Frame
-from sonde.monitor.live import Live
+from sonde.monitor.doctor.connections import BEHIND_BYTES, CONNECT
+from sonde.monitor.doctor.host import Host
 from sonde.monitor.watch import Watch, watch
 
-from .loops import batches, loss_of, model
+from ..loops import batches, loss_of, model
+from .processes import children
 
 PLACES = ("thread", "process")
 
@@ -133,7 +135,9 @@ def test_an_alarm_asks_for_a_sweep(tmp_path: Path) -> None:
 def test_a_doctor_that_is_killed_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    before = children()
     with watch(net, optimizer, run=tmp_path, console="quiet", doctor="process") as watched:
+        (doctor,) = children() - before
         for step, batch in enumerate(batches(200)):
             loss = loss_of(net, batch)
             loss.backward()
@@ -141,14 +145,9 @@ def test_a_doctor_that_is_killed_is_said_once(tmp_path: Path, caplog: pytest.Log
             optimizer.zero_grad()
             watched.step(loss)
             if step == 50:
-                os.kill(doctor_of(watched), signal.SIGKILL)
+                os.kill(doctor, signal.SIGKILL)
     assert len(sonde.load(tmp_path).series("loss").step) == 200
     assert caplog.text.count("come no more") == 1
-
-
-def doctor_of(watched: Watch) -> int:
-    process = watched._live._practice._process  # type: ignore[union-attr]
-    return int(process.pid)
 
 
 def test_nothing_is_left_of_a_watch_that_could_not_be_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,6 +165,7 @@ def test_no_process_is_left_when_the_training_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         "import os, sonde, torch\n"
+        "from pathlib import Path\n"
         "net = torch.nn.Linear(2, 1)\n"
         "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
         "watch = sonde.watch(net, optimizer, run='run', console='quiet', doctor='process')\n"
@@ -174,7 +174,7 @@ def test_no_process_is_left_when_the_training_is_killed(tmp_path: Path) -> None:
         "    loss.backward()\n"
         "    optimizer.step()\n"
         "    watch.step(loss)\n"
-        "print(watch._live._practice._process.pid, flush=True)\n"
+        "print(*(path.read_text() for path in Path('/proc/self/task').glob('*/children')), flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -190,11 +190,11 @@ def test_a_worker_that_outlives_the_training_does_not_keep_the_doctor() -> None:
     """It has inherited the pipe to the doctor, so that the doctor's input does not end."""
     code = (
         "import os, subprocess, sys, time\n"
-        "command = [sys.executable, '-m', 'sonde.monitor.bedside', str(os.getpid())]\n"
+        "command = [sys.executable, '-m', 'sonde.monitor.doctor.process', str(os.getpid())]\n"
         "doctor = subprocess.Popen(command, stdin=subprocess.PIPE)\n"
         "os.close(1)\n"  # the doctor alone has it
-        "from sonde.monitor import wire\n"
-        "os.write(doctor.stdin.fileno(), wire.pack(wire.SAVE, None))\n"
+        "from sonde.monitor.doctor import wire\n"
+        "os.write(doctor.stdin.fileno(), wire.Packer().pack(wire.Message(wire.SAVE, None)))\n"
         "if not os.fork():\n"
         "    training = os.getppid()\n"
         "    while os.getppid() == training: time.sleep(0.01)\n"
@@ -249,42 +249,43 @@ def run_some(watched: Watch, net: nn.Module, optimizer: torch.optim.Optimizer, s
 def test_nothing_waits_once_the_doctor_has_caught_up(tmp_path: Path, doctor: Any) -> None:
     columns = Columns("step", ("loss", "lr", "grad/norm"))
     with sonde.record(tmp_path / "run") as writer:
-        live = Live(writer, where=doctor, settings={}, on_finding=lambda finding: None, say=lambda line: None)
+        host = Host(writer, CONNECT[doctor])
         for step in range(1, 1001):
-            live.append(Frame(columns, step, 0.0, np.array([1 / step, 0.1, 1.0], np.float32)))
-        state, step = live.state(60.0)
+            host.append(Frame(columns, step, 0.0, np.array([1 / step, 0.1, 1.0], np.float32)))
+        state, step = host.state(60.0)
         assert (state["num_steps"], step) == (999, 1000)  # the last one is judged when the next begins, or at the end
-        live.close(60.0)
-        assert live.waiting_bytes == 0
+        host.close(60.0)
+        assert host.waiting_bytes == 0
 
 
 def test_a_doctor_that_is_far_behind_is_spared_usual_steps_that_were_not_looked_at(tmp_path: Path) -> None:
-    told: list[int] = []
-
-    class Busy:
-        waiting_bytes = 0
-
-        def frame(self, frame: Frame) -> None:
-            told.append(frame.step)
-
-        def close(self, timeout_s: float) -> None:
-            pass
-
     light = Columns("step", ("loss", "loss/ema", "loss/variance", "lr"))
     looked_at = Columns("step", (*light.tags, "grad/norm"))
+    wide = Columns("layers", tuple(f"grad/norm@{i}" for i in range(10_000)))
+    before = children()
     with sonde.record(tmp_path / "run") as writer:
-        live = Live(writer, where="thread", settings={}, on_finding=lambda finding: None, say=lambda line: None)
-        live._practice = busy = Busy()  # type: ignore[assignment]
-        for step in range(1, 41):
-            busy.waiting_bytes = 1 << 20 if 10 < step <= 30 else 0
+        host = Host(writer, CONNECT["process"])
+        (doctor,) = children() - before
+        host.append(Frame(light, 1, 0.0, np.array([1.1, 1.0, 0.01, 0.1], np.float32)))
+        os.kill(doctor, signal.SIGSTOP)
+        while host.waiting_bytes < 2 * BEHIND_BYTES:  # more than its pipe takes
+            host.append(Frame(wide, 1, 0.0, np.ones(wide.width, np.float32)))
+        for step in range(2, 31):
             loss = {13: 9.0, 14: np.nan}.get(step, 1.1)
             row = [loss, 1.0, 0.01, 0.1, *([1.0] if step % 8 == 0 else [])]
-            live.append(Frame(looked_at if step % 8 == 0 else light, step, 0.0, np.array(row, np.float32)))
-        live.close()
-    assert told == [*range(1, 11), 13, 14, 16, 24, *range(31, 41)]
+            host.append(Frame(looked_at if step % 8 == 0 else light, step, 0.0, np.array(row, np.float32)))
+        os.kill(doctor, signal.SIGCONT)
+        while host.waiting_bytes:
+            host.state(1.0)
+        for step in range(31, 41):
+            host.append(Frame(light, step, 0.0, np.array([1.1, 1.0, 0.01, 0.1], np.float32)))
+        state, last = host.state(60.0)
+        host.close(60.0)
+    judged = {1, 8, 13, 14, 16, 24, *range(31, 40)}  # the last one is judged when the next begins, or at the end
+    assert (state["num_steps"], last) == (len(judged), 40)
     run = sonde.load(tmp_path / "run")
     assert len(run.series("loss").step) == 40
-    assert [event.step for event in run.events("not-measured")] == [11]
+    assert [event.step for event in run.events("not-measured")] == [2]
 
 
 @pytest.mark.parametrize("doctor", PLACES)
@@ -297,18 +298,11 @@ def test_ranks_that_drift_apart_are_found_before_the_training_ends(tmp_path: Pat
             writer.append(Frame(columns, frame.step, 0.0, frame.values + drift))
     found: list[Finding] = []
     with sonde.record(tmp_path / "run") as writer:
-        live = Live(
-            writer,
-            where=doctor,
-            settings={},
-            on_finding=found.append,
-            say=lambda line: None,
-            place=lambda: (tmp_path / "run", None),
-            together=True,
-        )
+        place = (tmp_path / "run", None)
+        host = Host(writer, CONNECT[doctor], on_finding=found.append, place=lambda: place, together=True)
         for frame in rows:
-            live.append(frame)
-        live.flush()
-        live.close(60.0)
+            host.append(frame)
+        host.flush()
+        host.close(60.0)
     (finding,) = [finding for finding in found if finding.code == "DST002"]
     assert (finding.first_step, finding.causes[0].cause) == (21, "rank-divergence")

@@ -26,37 +26,22 @@ class Parent:
 
     Args:
         process: Its number.
-
-    Attributes:
-        descriptor: Becomes readable when the parent is gone; None where the system has no such thing.
     """
 
     def __init__(self, process: int) -> None:
         self.process = process
-        self.descriptor: int | None = None
+        self._descriptor: int | None = None
         if os.getppid() == process:
             with contextlib.suppress(AttributeError, OSError):  # not on Linux, or on an old one
-                self.descriptor = os.pidfd_open(process)
-
-    def is_gone(self, timeout_s: float = 0.0) -> bool:
-        """Whether it is, within this time."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            if self.descriptor is not None:
-                return bool(select.select([self.descriptor], [], [], timeout_s)[0])
-            if os.getppid() != self.process:
-                return True
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.01)
+                self._descriptor = os.pidfd_open(process)
 
     def wait(self) -> None:
         """Until it is gone."""
-        if self.descriptor is not None:
-            select.select([self.descriptor], [], [])
-        else:
-            while not self.is_gone():
-                time.sleep(_LOOK_S)
+        if self._descriptor is not None:
+            select.select([self._descriptor], [], [])
+            return
+        while os.getppid() == self.process:
+            time.sleep(_LOOK_S)
 
     def ending(self, *, was_terminated: bool) -> tuple[Ending, str]:
         """How it ended, now that it is gone, as far as the system says it.
@@ -76,19 +61,16 @@ class Parent:
 
     def _status(self) -> int | None:
         """As `os.wait` gives it to the one who may wait for the process."""
-        try:
+        with contextlib.suppress(OSError, ValueError):
             stat = Path(f"/proc/{self.process}/stat").read_text(encoding="utf-8", errors="replace")
             state, *fields = stat.rpartition(")")[2].split()
             if state == "Z" and len(fields) >= _STATUS_FIELD:  # nobody has waited for it yet
                 return int(fields[_STATUS_FIELD - 1])
-        except (OSError, ValueError):
-            pass
-        if self.descriptor is None:
+        if self._descriptor is None:
             return None
         info = bytearray(_INFO.pack(_INFO_OF_EXIT, 0))
-        try:
-            fcntl.ioctl(self.descriptor, _GET_INFO, info)
-        except OSError:
-            return None
-        known, status = _INFO.unpack(info)
-        return status if known & _INFO_OF_EXIT else None
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._descriptor, _GET_INFO, info)
+            known, status = _INFO.unpack(info)
+            return status if known & _INFO_OF_EXIT else None
+        return None

@@ -14,14 +14,11 @@ import sonde
 from sonde.core.records import Ending
 from sonde.monitor.watch import Watch, watch
 
-from .loops import batches, loss_of, model
+from ..loops import batches, loss_of, model
+from .processes import children
 
 # A generous limit that tells a hang from a busy machine: four waits for an answer that never comes took two minutes.
 _LONGEST_S = 20.0
-
-
-def children() -> set[int]:
-    return {int(word) for path in Path("/proc/self/task").glob("*/children") for word in path.read_text().split()}
 
 
 @contextmanager

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 import sonde
+from sonde.core import strict_json
 from sonde.core.errors import RunNotFound, TagNotFound
 from sonde.core.records import Ending
+from sonde.monitor.doctor import wire
+from sonde.monitor.doctor.wire import Message, Packer
 
 _STEPS = 40
 _LONGEST_S = 60.0
@@ -81,3 +84,28 @@ def test_a_training_that_waits_in_c_is_ended_and_the_run_has_all_steps_and_says_
     until(lambda: sonde.load(run).state.reason != "")
     state = sonde.load(run).state
     assert (state.ending, state.reason, state.steps) == (ending, number.name, _STEPS)
+
+
+_LOUD = """
+    import os, sys
+    from sonde.monitor.doctor import process, session
+
+    class Loud(session.Session):
+        def take(self, message):
+            print("what a rule of somebody else's prints")
+            super().take(message)
+
+    process.Session = Loud
+    sys.argv = ["doctor", str(os.getppid())]
+    process.main()
+"""
+
+
+def test_answers_are_whole_where_a_rule_prints() -> None:
+    packer = Packer()
+    sent = b"".join(packer.pack(message) for message in (Message(wire.SAVE, 7), Message(wire.END, None)))
+    command = [sys.executable, "-c", textwrap.dedent(_LOUD)]
+    done = subprocess.run(command, input=sent, capture_output=True, check=True, timeout=_LONGEST_S)
+    state, last = [strict_json.loads(line) for line in done.stdout.splitlines()]
+    assert state["state"][1] == 7
+    assert last["all"] == "[]"
