@@ -75,21 +75,21 @@ def _run(script: str, args: list[str], switch: Switch, folder: Path) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     from sonde.integrations import listening, runner
-    from sonde.monitor import stepping, watched
+    from sonde.monitor import optimizer_hooks, session
 
     def silenced(function: Any) -> Any:
         return lambda *given: function(*given) if switch.is_on else None
 
-    guarded, made = listening.Listening.guarded, watched.Watch.__init__
+    guarded, made = listening.Listening.guarded, session.Watch.__init__
 
     def begin(self: Any, *given: Any, **named: Any) -> None:
         made(self, *given, **named)
         switch.watches.append(self)
 
     listening.Listening.guarded = lambda self, function: silenced(guarded(self, function))  # type: ignore[method-assign]
-    watched.Watch.__init__ = begin  # type: ignore[method-assign]
+    session.Watch.__init__ = begin  # type: ignore[method-assign]
     for name in ("_pre", "_post", "_on_clip", "_on_scaler"):
-        setattr(stepping.Stepping, name, silenced(getattr(stepping.Stepping, name)))
+        setattr(optimizer_hooks.OptimizerHooks, name, silenced(getattr(optimizer_hooks.OptimizerHooks, name)))
     register_optimizer_step_post_hook(switch.step)
     runner.run(runner.Script(target=script, args=args, run=folder / f"run-{os.getpid()}"))
 

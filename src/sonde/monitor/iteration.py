@@ -13,10 +13,10 @@ from sonde.core.records import Float64
 from sonde.core.tags import check_tag
 from sonde.kernels.columns import NUM_COLUMNS
 from sonde.kernels.histograms import NUM_BINS
-from sonde.monitor.background import Mailbox
 from sonde.monitor.budget import Budget
 from sonde.monitor.epochs import Epoch
 from sonde.monitor.guard import Guard
+from sonde.monitor.mailbox import Mailbox
 from sonde.monitor.messages import Message, RowMessage, StepMessage
 from sonde.monitor.optimizer_hooks import Steps
 from sonde.monitor.probe_set import ProbeSet
@@ -129,11 +129,14 @@ class Iteration:
         readings = probes.collect() if is_over else probes.discard()
         if parts:
             readings.append(self._read_parts(parts))
+        value: float | Tensor | None = None
+        with self._guard:  # it may be anything
+            value = self._value(loss)
         message = StepMessage(
             time=time.time(),
             applied=steps.applied,
             skipped=steps.skipped,
-            loss=self._value(loss),
+            loss=value,
             overflows=steps.overflows,
             readings=readings,
             host={},

@@ -8,6 +8,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from sonde.monitor.guard import Guard
+from sonde.monitor.notices import Notices
 from sonde.probes.activations import Activations
 from sonde.probes.allocators import Allocators
 from sonde.probes.attention import Attention
@@ -45,9 +46,8 @@ class ProbeSet:
         schedule: What has its turn.
         events: What the probes listen to.
         guard: Keeps our faults from the training.
-        not_measured: Says, once, what cannot be measured, and why.
+        notices: Say what cannot be measured, and what the first look at a training has found.
         names: Gives the name of every parameter of the models, by its id.
-        say: Told a fact that the first look at a training has found, by the name of its check.
         put_event: Told what else happens, by its kind.
     """
 
@@ -60,12 +60,12 @@ class ProbeSet:
         schedule: Schedule,
         events: Events,
         guard: Guard,
-        not_measured: Callable[[str, str], None],
+        notices: Notices,
+        *,
         names: Callable[[], Mapping[int, str]],
-        say: Callable[[str, Mapping[str, Any]], None],
         put_event: Callable[[str, Mapping[str, Any]], None],
     ) -> None:
-        self._schedule, self._guard, self._not_measured = schedule, guard, not_measured
+        self._schedule, self._guard, self._notices = schedule, guard, notices
 
         def parameters() -> Sequence[Watched]:
             return [parameter for one in watched for parameter in one.watched]
@@ -90,7 +90,7 @@ class ProbeSet:
         ]
         self._late: list[Probe] = [phases, spectra]
         """What they find comes in a later iteration."""
-        self._preflight = Preflight(models, optimizers, say, clock=clock)
+        self._preflight = Preflight(models, optimizers, notices.preflight, clock=clock)
         self._steps, self._rates = ParameterSteps(watched, schedule), LearningRates(optimizers)
         self._standing: list[Standing] = [
             self._rates,
@@ -158,7 +158,7 @@ class ProbeSet:
 
     def _tell(self, probe: Probe) -> None:
         for tag, reason in probe.not_measured().items():
-            self._not_measured(tag, reason)
+            self._notices.not_measured(tag, reason)
 
     def close(self) -> None:
         """Let go of everything, also in the middle of an iteration."""

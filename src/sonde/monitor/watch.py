@@ -16,7 +16,7 @@ from sonde.core.findings import Finding
 from sonde.core.settings import check_text
 from sonde.monitor import ranks
 from sonde.monitor.doctor.connections import Where
-from sonde.monitor.watched import Micro, Watch
+from sonde.monitor.session import Micro, Watch
 from sonde.probes.cadences import Cadences, intervals_of
 from sonde.sinks.choices import Choice
 from sonde.sinks.choices import read as read_sinks

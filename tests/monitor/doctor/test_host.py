@@ -154,7 +154,7 @@ def test_nothing_is_left_of_a_watch_that_could_not_be_set_up(tmp_path: Path, mon
     def fail(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("no probes today")
 
-    monkeypatch.setattr("sonde.monitor.watched.Probing", fail)
+    monkeypatch.setattr("sonde.monitor.setup.ProbeSet", fail)
     before = set(threading.enumerate())
     with pytest.raises(RuntimeError, match="no probes today"):
         train(tmp_path / "run", doctor="process")

@@ -17,27 +17,21 @@ from sonde.console.terminals import Wanted as Console
 from sonde.core.findings import Finding
 from sonde.core.records import Ending
 from sonde.core.tags import check_tag
-from sonde.kernels.dispatch import trouble_on
 from sonde.monitor import ranks
-from sonde.monitor.background import Background, Mailbox
+from sonde.monitor.background import Background
 from sonde.monitor.doctor.connections import Where
 from sonde.monitor.doctor.host import Host
 from sonde.monitor.guard import Guard
-from sonde.monitor.iteration import Iteration, plain
-from sonde.monitor.messages import EventMessage
+from sonde.monitor.iteration import plain
+from sonde.monitor.mailbox import Mailbox
 from sonde.monitor.notices import Notices
-from sonde.monitor.optimizer_hooks import OptimizerHooks, share_between_ranks
 from sonde.monitor.outputs import Outputs
-from sonde.monitor.probe_set import ProbeSet
 from sonde.monitor.recording import StepRecording
+from sonde.monitor.setup import device_of, listen
 from sonde.monitor.sweeps import Sweeps
-from sonde.probes import out_of_memory, walks
+from sonde.probes import out_of_memory
 from sonde.probes.batches import counts_of, shapes_of
 from sonde.probes.cadences import ON_CPU, ON_GPU, Cadences, with_intervals
-from sonde.probes.events import Events
-from sonde.probes.model_table import model_table
-from sonde.probes.optimizers import WatchedOptimizer
-from sonde.probes.parameters import parameter_names
 from sonde.probes.schedule import Schedule
 from sonde.sinks.sink import Sink
 from sonde.store import endings
@@ -86,16 +80,14 @@ class Watch:
         strict: bool,
         call: ranks.Call,
     ) -> None:
-        self._writer, self._models, self._closed = writer, models, False
-        self._optimizers = optimizers
+        self._writer, self._closed, self._is_strict = writer, False, strict
+        self._models, self._optimizers = dict(models), dict(optimizers)
         self._batch_shapes: dict[str, list[int]] = {}
         self._error: BaseException | None = None
-        given = (p for o in optimizers.values() for group in o.param_groups for p in group["params"])
-        device = next((p.device for p in given if p.device.type != "meta"), torch.device("cpu"))
-        on_gpu = device.type == "cuda"
-        cadence = cadence or with_intervals(ON_GPU if on_gpu else ON_CPU, intervals)
-        self._schedule, self._sweeps, self._mailbox = Schedule(cadence), Sweeps(), Mailbox()
-        self._notices = Notices(self._put_event, self._warn)
+        on_gpu = device_of(optimizers).type == "cuda"
+        self._schedule = Schedule(cadence or with_intervals(ON_GPU if on_gpu else ON_CPU, intervals))
+        self._sweeps, self._mailbox = Sweeps(), Mailbox()
+        self._notices = Notices(self._mailbox)
         self._guard = Guard(self._notices.fail, strict=strict)
         self._outputs = Outputs(
             writer,
@@ -112,88 +104,30 @@ class Watch:
             problem=self._problem,
         )
         self._recording = StepRecording(self._outputs.entrance, micro=np.sum if micro == "sum" else np.mean)
-        self._background = Background(self._mailbox, self._recording, self._notices.problem, strict=strict)
+        self._background = Background(self._mailbox, self._recording, self._notices.fail)
         try:
-            self._begin(optimizers, device, cadence, call, share=budget, floor_s=floor_s)
+            self._listening = listen(
+                self._models,
+                self._optimizers,
+                self._schedule,
+                self._mailbox,
+                self._notices,
+                self._guard,
+                call,
+                writer.describe,
+                share=budget,
+                floor_s=floor_s,
+            )
+            # Where parameters are split, all ranks must measure the same at each step.
+            self._sweeps.are_allowed = all(one.sharing is None for one in self._listening.watched)
+            _, self._events, self._iteration, self._hooks, self._probes = self._listening
+            endings.watch(self)
+            self._probes.arm()
         except BaseException:  # threads and the doctor's process would outlive it
             self._background.close(_CLOSE_HURRY_S)
             self._outputs.close(doctor_s=0.0, services_s=0.0)
             self._outputs.leave()
             raise
-
-    def _begin(
-        self,
-        optimizers: Mapping[str, Optimizer],
-        device: torch.device,
-        cadence: Cadences,
-        call: ranks.Call,
-        *,
-        share: float,
-        floor_s: float | None,
-    ) -> None:
-        notices = self._notices
-
-        def names() -> dict[int, str]:
-            return parameter_names(self._models)  # which are let go of at the end
-
-        def names_anew() -> dict[int, str]:  # parameters have come, or have got their shape
-            with self._guard:
-                self._writer.describe(model_table(self._models, optimizers))
-            return names()
-
-        watched = [
-            WatchedOptimizer(name, optimizer, cadence, device.type == "cuda", names_anew, notices.not_measured)
-            for name, optimizer in optimizers.items()
-        ]
-        for one in watched:
-            one.refresh()
-        if (trouble := trouble_on(device)) is not None:
-            _log.warning("watching costs more than it should: %s", trouble)
-            notices.problem(f"watching costs more than it should: {trouble}")
-        share_between_ranks(watched, call, cadence, notices)
-        # Where parameters are split, all ranks must measure the same at each step.
-        self._sweeps.are_allowed = all(one.sharing is None for one in watched)
-        self._events = Events(self._guard.failed)
-        self._iteration = Iteration(
-            device, watched, self._schedule, self._mailbox, self._guard, share=share, floor_s=floor_s
-        )
-        self._hooks = OptimizerHooks(watched, self._events, self._iteration, self._guard, self._put_event)
-
-        def probes(models: Mapping[str, nn.Module]) -> ProbeSet:
-            return ProbeSet(
-                models,
-                optimizers,
-                watched,
-                device,
-                self._schedule,
-                self._events,
-                self._guard,
-                notices.not_measured,
-                names,
-                notices.preflight,
-                self._put_event,
-            )
-
-        made: ProbeSet | None = None
-        with self._guard:
-            made = probes(self._walkable())
-        self._probes = made or probes({})  # whatever is odd about the models: their parameters are watched
-        self._hooks.attach()
-        endings.watch(self)
-        self._probes.arm()
-
-    def _walkable(self) -> dict[str, nn.Module]:
-        """The models whose modules can be watched; of the others it is said."""
-        troubles = {name: walks.trouble(model) for name, model in self._models.items()}
-        for name, reason in troubles.items():
-            if reason is not None:
-                _log.warning("modules of %s are left unwatched: %s", name or "the model", reason)
-                for family in ("act", "gain", "attn", "logits", "batch"):
-                    self._notices.not_measured(f"{family}/*{f'@{name}.*' if name else ''}", reason)
-        return {name: model for name, model in self._models.items() if troubles[name] is None}
-
-    def _warn(self, error: Exception) -> None:
-        self._background.fail(error)
 
     def _problem(self, reason: str) -> None:
         """A sink or a channel does not work; on its own thread."""
@@ -232,7 +166,7 @@ class Watch:
             return
         if num_steps := self._sweeps.asked(self._schedule.iteration):
             self._schedule.sweep(num_steps)
-            self._put_event("sweep", {"num_steps": num_steps})
+            self._mailbox.event("sweep", {"num_steps": num_steps})
         iteration, events = self._iteration, self._events
         began = iteration.begin("step")
         events.tell(events.moment, "monitor")
@@ -351,14 +285,7 @@ class Watch:
         if num_steps < 1:
             raise ValueError(f"`burst(num_steps=...)` must be at least 1, got {num_steps}.")
         self._schedule.burst(num_steps)
-        self._put_event("burst", {"num_steps": num_steps})
-
-    def _put_event(self, kind: str, data: Mapping[str, Any]) -> None:
-        background = getattr(self, "_background", None)
-        if background is None:  # nothing was recorded yet
-            self._mailbox.put(EventMessage(kind, dict(data)))
-        else:
-            background.event(kind, data)
+        self._mailbox.event("burst", {"num_steps": num_steps})
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings so far, alarms first; those of the last steps come within half a second or so."""
@@ -412,8 +339,7 @@ class Watch:
                 # One that nobody caught is kept by the interpreter.
                 self._note_out_of_memory(self._error or getattr(sys, "last_value", None))
         self._closed = True
-        self._hooks.leave()
-        self._probes.close()
+        self._listening.leave()
         is_finished = ending is Ending.FINISHED
         patience_s = _CLOSE_S if is_finished else _CLOSE_HURRY_S
         try:
@@ -425,8 +351,11 @@ class Watch:
             self._writer.end(ending, reason)
             endings.unwatch(self)
             self._iteration.leave()
-            self._models, self._optimizers = {}, {}
+            self._models.clear()
+            self._optimizers.clear()
             self._outputs.leave(f"Sonde: {self.path}: {self._iteration.budget}")
+        if self._is_strict and self._notices.first_fault is not None:
+            raise self._notices.first_fault
 
     def forget(self) -> None:
         """After a fork: this process is not the one that trains."""
@@ -452,7 +381,7 @@ class Watch:
     def _note_out_of_memory(self, error: BaseException | None) -> None:
         if (failed := out_of_memory.origin(error)) is not None:
             held = out_of_memory.held_at(failed, self._models, self._optimizers, self._batch_shapes)
-            self._put_event("out-of-memory", held)
+            self._mailbox.event("out-of-memory", held)
 
 
 def _targets(batch: Any) -> Any:
