@@ -4,7 +4,7 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
@@ -16,7 +16,7 @@ from sonde.core.records import Float64
 from sonde.probes.events import Events
 from sonde.probes.probe import Reading, Row
 from sonde.probes.roots import Roots
-from sonde.probes.seams import BACKWARD, CLIP_TOTAL, COLLECTIVES, GRAD, Backward, Gradient
+from sonde.probes.seams import BACKWARD, CLIP_TOTAL, COLLECTIVES, GRAD, Backward, Gradient, Seam
 from sonde.probes.stopwatch import Stopwatch
 
 _YIELDS = {
@@ -160,12 +160,13 @@ class Phases:
         self._captured = self._was_captured = False
         self._waiting: deque[list[_Mark]] = deque(maxlen=_MOST_WAITING)
         # Not for single iterations: what is compiled in between would be compiled anew.
-        self._undo = [
-            BACKWARD.listen(self._on_backward),
-            GRAD.listen(self._on_gradient),
-            CLIP_TOTAL.listen(self._on_clip_norm),
-            *(seam.listen(self._on_collective) for seam in (COLLECTIVES if _is_distributed() else ())),
+        self._seams: list[tuple[Seam, Callable[[Any], None]]] = [
+            (BACKWARD, self._on_backward),
+            (GRAD, self._on_gradient),
+            (CLIP_TOTAL, self._on_clip_norm),
+            *((seam, self._on_collective) for seam in (COLLECTIVES if _is_distributed() else ())),
         ]
+        self._undo = [seam.listen(listener, attends=False) for seam, listener in self._seams]
 
     @property
     def yields(self) -> Mapping[str, str]:
@@ -183,6 +184,8 @@ class Phases:
             self._armed, self._marks, self._running, self._captured = True, [], None, False
             self._thread = threading.get_ident()
             self._roots.attach(self._forward_starts, self._forward_ends)
+            for seam, listener in self._seams:
+                seam.attend(listener)
             self._take("begin")
 
     def listen(self, events: Events) -> None:
@@ -225,6 +228,8 @@ class Phases:
                 self._waiting.append(self._marks)
             self._marks = []
             self._roots.release()
+            for seam, listener in self._seams:
+                seam.ignore(listener)
         if not self._waiting or not self._clock.passed([mark.stamp for mark in self._waiting[0]]):
             return []
         values = self._split(self._waiting.popleft())

@@ -57,30 +57,52 @@ class ScalerStep(NamedTuple):
 class Seam:
     """A function of torch that tells its listeners."""
 
-    def __init__(self, owner: Any, name: str, wrap: Callable[[Callable[..., Any], Callable[[Any], None]], Any]) -> None:
+    def __init__(self, owner: Any, name: str, wrap: "Callable[[Callable[..., Any], Seam], Any]") -> None:
         self._owner, self._name, self._wrap = owner, name, wrap
         self._listeners: list[Callable[[Any], None]] = []
+        self.attending: list[Callable[[Any], None]] = []
+        """Those of them that want to be told now."""
         self._original: Any = None
         self._wrapped: Any = None
 
-    def listen(self, listener: Callable[[Any], None]) -> Callable[[], None]:
-        """Be told from now on; what to call to be told no more."""
+    def listen(self, listener: Callable[[Any], None], *, attends: bool = True) -> Callable[[], None]:
+        """Be told from now on; what to call to be told no more.
+
+        Args:
+            listener: Who is told.
+            attends: Whether at once, or only between `attend` and `ignore`, which cost nothing: the function is not
+                replaced again, which compiled code would notice.
+        """
         if not self._listeners:
             self._original = getattr(self._owner, self._name)
-            self._wrapped = self._wrap(self._original, self._tell)
+            self._wrapped = self._wrap(self._original, self)
             setattr(self._owner, self._name, self._wrapped)
         self._listeners.append(listener)
+        if attends:
+            self.attend(listener)
         return functools.partial(self._leave, listener)
 
+    def attend(self, listener: Callable[[Any], None]) -> None:
+        """Tell a listener from now on."""
+        if listener not in self.attending:
+            self.attending.append(listener)
+
+    def ignore(self, listener: Callable[[Any], None]) -> None:
+        """Tell a listener nothing for now."""
+        if listener in self.attending:
+            self.attending.remove(listener)
+
     def _leave(self, listener: Callable[[Any], None]) -> None:
+        self.ignore(listener)
         if listener in self._listeners:
             self._listeners.remove(listener)
             # Where somebody has wrapped ours since, taking it out would take theirs along.
             if not self._listeners and getattr(self._owner, self._name) is self._wrapped:
                 setattr(self._owner, self._name, self._original)
 
-    def _tell(self, event: Any) -> None:
-        for listener in list(self._listeners):
+    def __call__(self, event: Any) -> None:
+        """Tell those that attend."""
+        for listener in list(self.attending):
             listener(event)
 
 
@@ -88,87 +110,87 @@ def _listed(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
     return [parameters] if isinstance(parameters, Tensor) else list(parameters)
 
 
-def _wrap_clip_by_norm(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+def _wrap_clip_by_norm(original: Callable[..., Any], seam: Seam) -> Callable[..., Any]:
     @functools.wraps(original)
     def clip(parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None) -> Any:
-        if torch.compiler.is_compiling():  # nobody can be told from within a graph
+        if torch.compiler.is_compiling() or not seam.attending:  # nobody can be told from within a graph
             return original(parameters, max_norm, total_norm, foreach)
         parameters = _listed(parameters)
-        tell(Clip(parameters, float(max_norm), total_norm, done=False))
+        seam(Clip(parameters, float(max_norm), total_norm, done=False))
         result = original(parameters, max_norm, total_norm, foreach)
-        tell(Clip(parameters, float(max_norm), total_norm, done=True))
+        seam(Clip(parameters, float(max_norm), total_norm, done=True))
         return result
 
     return clip
 
 
-def _wrap_clip_by_value(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+def _wrap_clip_by_value(original: Callable[..., Any], seam: Seam) -> Callable[..., Any]:
     @functools.wraps(original)
     def clip(parameters: Any, clip_value: float, foreach: bool | None = None) -> Any:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or not seam.attending:
             return original(parameters, clip_value, foreach)
         parameters = _listed(parameters)
-        tell(Clip(parameters, float(clip_value), None, done=False))
+        seam(Clip(parameters, float(clip_value), None, done=False))
         result = original(parameters, clip_value, foreach)
-        tell(Clip(parameters, float(clip_value), None, done=True))
+        seam(Clip(parameters, float(clip_value), None, done=True))
         return result
 
     return clip
 
 
-def _wrap_span(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+def _wrap_span(original: Callable[..., Any], seam: Seam) -> Callable[..., Any]:
     """Tells whether it is over: False before, True after."""
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or not seam.attending:
             return original(*args, **kwargs)
-        tell(False)
+        seam(False)
         try:
             return original(*args, **kwargs)
         finally:
-            tell(True)
+            seam(True)
 
     return call
 
 
-def _wrap_backward(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+def _wrap_backward(original: Callable[..., Any], seam: Seam) -> Callable[..., Any]:
     @functools.wraps(original)
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or not seam.attending:
             return original(tensors, *args, **kwargs)
         # Positions of `torch.autograd.backward`: gradients, retain_graph, create_graph.
         named = dict(zip(("grad_tensors", "retain_graph", "create_graph"), args, strict=False)) | kwargs
         retained = bool(named.get("retain_graph") or named.get("create_graph"))
         event = Backward(tensors, named.get("grad_tensors"), retained, done=False)
-        tell(event)
+        seam(event)
         try:
             return original(tensors, *args, **kwargs)
         finally:
-            tell(event._replace(done=True))
+            seam(event._replace(done=True))
 
     return backward
 
 
-def _wrap_grad(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+def _wrap_grad(original: Callable[..., Any], seam: Seam) -> Callable[..., Any]:
     @functools.wraps(original)
     def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or not seam.attending:
             return original(outputs, inputs, *args, **kwargs)
         # Positions of `torch.autograd.grad`, after the outputs and inputs.
         named = dict(zip(("grad_outputs", "retain_graph", "create_graph"), args, strict=False)) | kwargs
         created = bool(named.get("create_graph"))
         event = Gradient(outputs, inputs, created or bool(named.get("retain_graph")), created, done=False)
-        tell(event)
+        seam(event)
         try:
             return original(outputs, inputs, *args, **kwargs)
         finally:
-            tell(event._replace(done=True))
+            seam(event._replace(done=True))
 
     return grad
 
 
-def _wrap_scaler_step(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+def _wrap_scaler_step(original: Callable[..., Any], seam: Seam) -> Callable[..., Any]:
     @functools.wraps(original)
     def step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         state = getattr(self, "_per_optimizer_states", {}).get(id(optimizer), {})
@@ -176,29 +198,29 @@ def _wrap_scaler_step(original: Callable[..., Any], tell: Callable[[Any], None])
         result = original(self, optimizer, *args, **kwargs)
         if self.is_enabled():
             # The public `get_scale` waits for the device.
-            tell(ScalerStep(optimizer, getattr(self, "_scale", None), unscaled_here))
+            seam(ScalerStep(optimizer, getattr(self, "_scale", None), unscaled_here))
         return result
 
     return step
 
 
-def _wrap_make_graphs(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+def _wrap_make_graphs(original: Callable[..., Any], seam: Seam) -> Callable[..., Any]:
     @functools.wraps(original)
     def make(callables: Any, *args: Any, **kwargs: Any) -> Any:
-        tell(callables if isinstance(callables, tuple) else (callables,))
+        seam(callables if isinstance(callables, tuple) else (callables,))
         return original(callables, *args, **kwargs)
 
     return make
 
 
-def _wrap_set_frame(original: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+def _wrap_set_frame(original: Callable[..., Any], seam: Seam) -> Callable[..., Any]:
     @functools.wraps(original)
     def set_frame(callback: Any) -> Any:
         if callback is not None:
-            tell(True)  # before: what is called once it is set would be compiled
+            seam(True)  # before: what is called once it is set would be compiled
             return original(callback)
         result = original(callback)
-        tell(False)
+        seam(False)
         return result
 
     return set_frame

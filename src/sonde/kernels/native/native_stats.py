@@ -1,5 +1,6 @@
 """The CPU path: all statistics of a list of tensors in one call of C."""
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import final
 
@@ -7,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sonde.core.records import Int64
 from sonde.kernels import histograms, sketches
 from sonde.kernels.columns import NUM_COLUMNS
 from sonde.kernels.copies import copied
@@ -46,17 +46,20 @@ class NativeStats:
         # What was copied must live until C has read it.
         arranged = self._layouts.arrange(new)
         before = None if old is None else self._layouts.arrange(old)
-        addresses, others = self._addresses(arranged), None if before is None else self._addresses(before)
-        rows, norms = torch.from_numpy(np.empty((n, NUM_COLUMNS))), torch.from_numpy(np.empty(n))
+        addresses = array("q", map(Tensor.data_ptr, arranged))
+        others = None if before is None else array("q", map(Tensor.data_ptr, before))
+        found = torch.empty(n * (NUM_COLUMNS + 1), dtype=torch.float64, device="cpu")
+        rows, norms = found[: n * NUM_COLUMNS].view(n, NUM_COLUMNS), found[n * NUM_COLUMNS :]
+        address = found.data_ptr()
         counts = torch.from_numpy(np.empty((n, histograms.NUM_BINS), np.int32)) if histogram else None
         sums = torch.from_numpy(np.empty((n, sketches.SIZE), np.float32)) if sketch else None
         missing = self._entry(
             n,
-            addresses.ctypes.data,
-            None if others is None else others.ctypes.data,
+            addresses.buffer_info()[0],
+            None if others is None else others.buffer_info()[0],
             *self._described,
-            rows.data_ptr(),
-            norms.data_ptr(),
+            address,
+            address + 8 * n * NUM_COLUMNS,
             None if counts is None else counts.data_ptr(),
             None if sums is None else sums.data_ptr(),
             torch.get_num_threads() if self._is_shared else 1,
@@ -67,6 +70,3 @@ class NativeStats:
 
     def copy(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         return copied(tensors)
-
-    def _addresses(self, tensors: Sequence[Tensor]) -> Int64:
-        return np.fromiter(map(Tensor.data_ptr, tensors), np.int64, len(self._layouts))
