@@ -10,6 +10,7 @@ from typing import final
 from sonde.console import terminals
 from sonde.console.board import Board
 from sonde.console.display import Display
+from sonde.console.layer_tables import LayerTables
 from sonde.console.tap import Tap
 from sonde.console.terminals import Wanted
 from sonde.core.findings import Finding
@@ -45,10 +46,13 @@ class Showing:
         )
         self._board = Board(str(run), began=time.time(), total_steps=total_steps, total_epochs=total_epochs)
         self._display = None if mode == "quiet" else Display(self._board, findings, mode=mode, interval_s=interval_s)
+        self._tables = LayerTables(self.say) if mode == "verbose" else None
 
     def before(self, recorder: Recorder) -> Recorder:
         """The recorder, with us told what goes through it."""
-        return recorder if self._display is None else Tap(recorder, self._board)
+        if self._display is None:
+            return recorder
+        return Tap(recorder, self._board.take, *([] if self._tables is None else [self._tables.take]))
 
     def say(self, text: str) -> None:
         """Print lines soon; returns at once."""
@@ -57,6 +61,8 @@ class Showing:
 
     def close(self, text: str = "") -> None:
         """Print what is left and then this, and give the terminal back."""
+        if self._tables is not None:
+            self._tables.rest()
         if self._display is not None:
             self._display.close(text)
 
