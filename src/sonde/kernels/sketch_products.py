@@ -65,6 +65,6 @@ def _kernel(num_tensors: int, device: torch.device) -> BoundKernel | None:
     """The kernel for so many on this device; None where there is none, or nothing to launch."""
     if num_tensors == 0 or triton_trouble(device) is not None:
         return None
-    from sonde.kernels.triton_kernels import multiply_sketches
+    from sonde.kernels.triton_folds import multiply_sketches
 
     return BoundKernel(multiply_sketches, (num_tensors, 1, 1), lasting=(), constants=())
