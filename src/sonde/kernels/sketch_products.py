@@ -15,7 +15,7 @@ NUM_PRODUCTS = 3
 def sketch_products(now: Tensor, before: Tensor) -> Tensor:
     """Inner products of sketches, a row a tensor: (now, before), (now, now), (before, before).
 
-    They are those of `sonde.kernels.sketches.inner`: estimates of the tensors' inner product and squared norms. The
+    They are estimates of the tensors' inner product and squared norms (see `sonde.kernels.sketches`). The
     cosine is the first over the root of the product of the others; those of several tensors as one vector follow from
     the sums of their rows. On a GPU with Triton this is one launch; nowhere does it wait for the device.
 

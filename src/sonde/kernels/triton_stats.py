@@ -1,7 +1,8 @@
 """The statistics of many tensors in one launch a dtype on a GPU, and one for by-products, without ever waiting."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, final
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import Tensor
@@ -68,17 +69,13 @@ class TritonStats:
         self._stream = -1
 
     def __call__(self, new: Sequence[Tensor], old: Sequence[Tensor] | None, *, histogram: bool, sketch: bool) -> Stats:
-        if self._is_current():
-            return self._measure(new, old, histogram, sketch)
-        with torch.cuda.device(self._device):
+        with self._on_device():
             return self._measure(new, old, histogram, sketch)
 
     def copy(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         if self._double or not self._layouts.plain:
             return copies.copied(tensors)
-        if self._is_current():
-            return self._copy(tensors)
-        with torch.cuda.device(self._device):
+        with self._on_device():
             return self._copy(tensors)
 
     def _measure(self, new: Sequence[Tensor], old: Sequence[Tensor] | None, histogram: bool, sketch: bool) -> Stats:
@@ -122,8 +119,9 @@ class TritonStats:
         del arranged  # not before the launches
         return Copies(memory, self._layouts, self._offsets)
 
-    def _is_current(self) -> bool:
-        return self._device.type != "cuda" or self._device.index == torch._C._cuda_getDevice()
+    def _on_device(self) -> AbstractContextManager[Any]:
+        is_current = self._device.type != "cuda" or self._device.index == torch._C._cuda_getDevice()
+        return nullcontext() if is_current else torch.cuda.device(self._device)
 
     def _settle(self) -> tuple[int, _Workspace]:
         """The current stream, and the memory to use there."""
