@@ -144,7 +144,7 @@ def bind_fold(
         return None
     found = *scratch.found(variant, about), chunks.spans, *(of_products or (scratch.partials,) * 4)
     constants = variant.sketch, variant.histogram, products if variant.sketch else 0
-    lasting = *into, *found, chunks.num, *turns[1:]
+    lasting: list[Tensor | int] = [*into, *found, chunks.num, *turns[1:]]
     return BoundKernel(fold_chunks, (len(scratch.arrived), parts, 1), lasting=lasting, constants=constants)
 
 

@@ -158,8 +158,8 @@ def meaning(name: str) -> str | None:
         if match:
             place, *rest = match.groups()
             dotted = place if "." in place else place.replace("/", ".")
-            told = (clean_name(place.strip()), *map(str.lower, rest))
-            return _allowed(tag.format(*told, dotted=clean_name(dotted.strip(" ."))))
+            parts = clean_name(place.strip()), *map(str.lower, rest)
+            return _allowed(tag.format(*parts, dotted=clean_name(dotted.strip(" ."))))
     path, at, _ = name.partition("@")
     if at and ("/" in path or path in _OWN_WITH_PLACE):
         return _allowed(name)
