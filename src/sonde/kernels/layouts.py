@@ -71,6 +71,18 @@ class Layouts:
         """Tensor i of values in its dtype that lie in memory one after another, as a view."""
         return flat.as_strided(self._layouts[i].shape, self._layouts[i].stride)
 
+    def confirms(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether these, as many, lie as prepared: quickly, and at times not confirmed though it is true."""
+        return self._guard.confirms(tensors)
+
+    def learns(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether these lie exactly as prepared, to be confirmed quickly from now on."""
+        lying = [Layout(t.shape, t.stride(), t.dtype) for t in tensors]
+        if lying != self._layouts or any(t.device != self.device for t in tensors):
+            return False
+        self._guard.learn(tensors)
+        return True
+
     def arrange(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         """The tensors, each dense in the prepared strides and of the dtype in `dtypes`: copied where it was not.
 
@@ -81,7 +93,7 @@ class Layouts:
         """
         if len(tensors) != len(self._layouts):
             raise ValueError(f"{len(tensors)} tensors were given, {len(self._layouts)} prepared for.")
-        if self._guard.confirms(tensors):
+        if self.confirms(tensors):
             return tensors
         tensors = list(tensors)
         with torch.no_grad():

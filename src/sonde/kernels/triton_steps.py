@@ -20,7 +20,6 @@ from sonde.kernels.block_map import block_map
 from sonde.kernels.bound_kernel import BoundKernel
 from sonde.kernels.columns import NUM_COLUMNS
 from sonde.kernels.copies import Copies, places
-from sonde.kernels.layout_guard import LayoutGuard
 from sonde.kernels.layouts import Layouts, memory_order
 from sonde.kernels.pointer_table import PointerTable
 from sonde.kernels.sketch_products import NUM_PRODUCTS
@@ -61,32 +60,11 @@ class Found(NamedTuple):
     """Of those that have their turn."""
 
 
-@final
-class _Known:
-    """How the tensors of a list lie, each dense."""
-
-    def __init__(self, like: Sequence[Tensor]) -> None:
-        self._lying = [_lying(tensor) for tensor in like]
-        self._guard = LayoutGuard()
-
-    def confirms(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether these, as many, lie so: quickly, and at times not confirmed though it is true."""
-        return self._guard.confirms(tensors)
-
-    def learns(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether they lie so, to be confirmed quickly from now on."""
-        if list(map(_lying, tensors)) != self._lying:
-            return False
-        self._guard.learn(tensors)
-        return True
-
-
 class _Turn(NamedTuple):
     """The tensors that have their turn together: every so many, from the first that is `slot`."""
 
     chunks: Chunks
     layouts: Layouts
-    known: _Known
     offsets: Int64
     """Where the copy of each begins."""
     num_bytes: int
@@ -99,7 +77,7 @@ class _Side:
     """The gradients, or the weights: how they lie, and the memory in which they are measured."""
 
     def __init__(self, like: Sequence[Tensor], about: Tensor, *, products: int) -> None:
-        self.layouts, self.known = Layouts(like), _Known(like)
+        self.layouts = Layouts(like)
         self.about, self.products = about, products
         n, device = len(like), self.layouts.device
         found = block_map(self.layouts, CHUNK)
@@ -170,14 +148,7 @@ class TritonSteps:
         self._gradients = _Side(parameters, self._about, products=1)
         found = block_map(layouts, CHUNK)
         self._turns = [
-            _Turn(
-                triton_launches.chunks_on(self._device, found.turn(slot, self._num_slots)),
-                turn,
-                _Known(parameters[slot :: self._num_slots]),
-                *at,
-                {},
-                {},
-            )
+            _Turn(triton_launches.chunks_on(self._device, found.turn(slot, self._num_slots)), turn, *at, {}, {})
             for slot, (turn, at) in enumerate(zip(turns, begins, strict=True))
         ]
         self._table, self._gradient_table = (PointerTable(layouts.numels, self._device) for _ in range(2))
@@ -205,16 +176,16 @@ class TritonSteps:
 
     def confirms(self, gradients: Sequence[Tensor]) -> bool:
         """Whether gradients of all parameters lie as they did when they were learned: then they can be measured."""
-        return self._gradients.known.confirms(gradients)
+        return self._gradients.layouts.confirms(gradients)
 
     def learn(self, gradients: Sequence[Tensor]) -> None:
         """Have gradients like these confirmed, as far as they are plain and dense; to be called where they were not."""
-        if self._gradients.known.learns(gradients) or self._num_rebuilt == _MOST_REBUILT or not readable(gradients):
+        if self._gradients.layouts.learns(gradients) or self._num_rebuilt == _MOST_REBUILT or not readable(gradients):
             return
         self._num_rebuilt += 1
         with torch.inference_mode(False):
             self._gradients = _Side(gradients, self._about, products=1)
-        self._gradients.known.learns(gradients)
+        self._gradients.layouts.learns(gradients)
 
     def gradients(self, gradients: Sequence[Tensor], *, slot: int | None, sketch: bool, iteration: int) -> Found:
         """Measure gradients that were confirmed, with the histograms of those that have their turn."""
@@ -236,7 +207,7 @@ class TritonSteps:
         turn = self._turns[slot]
         addresses = self._table.addresses[slot :: self._num_slots]
         if list(map(Tensor.data_ptr, parameters)) != addresses or not (
-            turn.known.confirms(parameters) or turn.known.learns(parameters)
+            turn.layouts.confirms(parameters) or turn.layouts.learns(parameters)
         ):
             return None
         memory = torch.empty(turn.num_bytes, dtype=torch.uint8, device=self._device)
@@ -251,7 +222,7 @@ class TritonSteps:
 
     def follow(self, parameters: Sequence[Tensor]) -> bool:
         """After a step: find all parameters where they are now; whether they still are as they were prepared for."""
-        known = self._weights.known
+        known = self._weights.layouts
         if not (known.confirms(parameters) or known.learns(parameters)):
             return False
         self._table.follow(list(map(Tensor.data_ptr, parameters)))
@@ -319,7 +290,3 @@ def readable(tensors: Sequence[Tensor]) -> bool:
         t.is_cuda and t.layout is torch.strided and t.dtype in _READABLE and memory_order(t) is not None
         for t in tensors
     )
-
-
-def _lying(tensor: Tensor) -> tuple[torch.Size, tuple[int, ...], torch.dtype, torch.device]:
-    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
