@@ -123,3 +123,42 @@ def test_stored_settings_that_are_wrong_or_ask_for_gigabytes_are_ignored_and_sai
     ignored = strict_json.loads(call("diagnose", run, "--json").stdout)["own_settings"]["ignored"]
     assert set(ignored) == {"GRD008.window", "OPT003.window", "XYZ999", "LOS002"}
     assert "must be at most 10,000" in call("report", run, "--md", "-o", "-").stdout
+
+
+def test_the_checklist_is_printed_in_the_words_of_the_report(call: Call, runs: Path) -> None:
+    outcome = call("diagnose", runs / "healthy", "--checklist")
+    assert outcome.returncode == 0
+    told = sonde.report(runs / "healthy").markdown()
+    lines = [line.strip("| ").split("|") for line in told.split("\n") if "The loss falls smoothly" in line]
+    ((_, *words),) = lines
+    printed = next(line for line in outcome.stdout.split("\n") if "The loss falls smoothly" in line)
+    assert printed.startswith("ok ")
+    assert all(word.strip() in printed for word in words)
+    assert "lines that could be judged are in order, over the last 100 steps." in outcome.stdout
+    assert outcome.stdout.count("\nnot measured") >= 5
+    assert "Health checklist" not in call("diagnose", runs / "healthy").stdout
+
+
+def test_the_checklist_names_what_is_not_in_order(call: Call, runs: Path) -> None:
+    printed = call("diagnose", runs / "broken", "--checklist").stdout.split("\n")
+    (line,) = [line for line in printed if "The loss falls smoothly" in line]
+    assert line.startswith("not ok")
+    assert "40 of 100 losses are NaN or infinite" in line
+    (line,) = [line for line in printed if "No alarm is open" in line]
+    assert line.startswith("not ok")
+
+
+def test_the_checklist_in_json_has_numbers_and_ranges(call: Call, runs: Path) -> None:
+    shown = strict_json.loads(call("diagnose", runs / "healthy", "--checklist", "--json").stdout)
+    checks = {check["name"]: check for check in shown["checklist"]}
+    norm = checks["The gradient norm is of ordinary size"]
+    assert (norm["standing"], norm["value"], norm["low"], norm["high"]) == ("ok", 1.0, 0.1, 10.0)
+    assert checks["The GPU is busy"]["standing"] == "not measured"
+    assert "checklist" not in strict_json.loads(call("diagnose", runs / "healthy", "--json").stdout)
+
+
+def test_the_checklist_of_a_run_without_rows_says_so(call: Call, tmp_path: Path) -> None:
+    with sonde.record(tmp_path / "empty"):
+        pass
+    outcome = call("diagnose", tmp_path / "empty", "--checklist")
+    assert "Health checklist: nothing was recorded." in outcome.stdout

@@ -86,7 +86,7 @@ def test_a_configuration_that_was_found_before_holds_wherever_one_is(
     ("settings", "message"),
     [
         ({"budget": 2.0}, r"argument: `budget` must be in \(0, 1\], or infinite for no limit, got 2.0"),
-        ({"console": "loud"}, "argument: `console` must be one of auto, live, lines, quiet, got 'loud'"),
+        ({"console": "loud"}, "argument: `console` must be one of auto, live, lines, verbose, quiet, got 'loud'"),
         ({"doctor": "auto"}, "argument: `doctor` must be one of process, thread, off, got 'auto'"),
         ({"rules": {"GRD008.windw": 3}}, "argument: `rules.GRD008.windw` is refused"),
         ({"rules": "no-such.toml"}, "`profile` cannot be read: no-such.toml"),

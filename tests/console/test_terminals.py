@@ -36,6 +36,9 @@ def terminal() -> Iterator[io.TextIOBase]:
         ("live", {"TERM": "dumb"}, (0, 1), False, "lines"),
         ("lines", TERM, (0, 1), False, "lines"),
         ("quiet", TERM, (0, 1), False, "quiet"),
+        ("verbose", TERM, (0, 1), False, "verbose"),
+        ("verbose", {}, (0, 1), False, "verbose"),
+        ("verbose", TERM, (1, 2), False, "quiet"),
     ],
 )
 def test_how_a_training_is_shown_on_a_terminal(

@@ -15,7 +15,7 @@ from torch import Tensor
 from sonde.kernels.bound_kernel import BoundKernel
 from sonde.kernels.copies import Copies
 from sonde.kernels.layouts import Layouts
-from sonde.kernels.triton_kernels import multiply_sketches
+from sonde.kernels.triton_folds import multiply_sketches
 from sonde.kernels.triton_stats import TritonStats
 
 # The interpreter computes in numpy, which warns where a GPU does not.

@@ -45,3 +45,19 @@ def test_first_values_beyond_two_billion_are_right() -> None:
     huge = torch.empty(1, dtype=torch.half).expand(2**31 + 5000)
     _, chunks, _, _ = block_map(Layouts([huge]), 65_536)
     assert chunks[-1, 1] == 2**31
+
+
+def test_the_chunks_of_a_turn_are_those_of_its_tensors_numbered_by_themselves() -> None:
+    dtypes = [torch.float32, torch.half, torch.float32, torch.float32, torch.half]
+    sizes = [5000, 10, 1024, 3000, 2048]
+    whole = block_map(Layouts([torch.empty(n, dtype=dtype) for n, dtype in zip(sizes, dtypes, strict=True)]), 1024)
+    for slot in range(2):
+        launches, chunks, spans, num_copies = whole.turn(slot, 2)
+        assert set(chunks[:, 0]) == set(range(slot, 5, 2))
+        for i in range(slot, 5, 2):
+            own = chunks[slice(*spans[i, :2])]
+            assert own.tolist() == whole.chunks[slice(*whole.spans[i, :2])].tolist()
+            (launch,) = [x for x in launches if x.dtype is dtypes[i]]
+            assert launch.first_chunk <= spans[i, 0] < spans[i, 1] <= launch.first_chunk + launch.num_chunks
+        assert sum(launch.num_chunks for launch in launches) == len(chunks)
+        assert (spans[:, 2:].tolist(), num_copies) == (whole.spans[:, 2:].tolist(), whole.num_copies)

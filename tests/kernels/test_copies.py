@@ -38,7 +38,7 @@ def test_copies_are_a_sequence() -> None:
     copies = laid_out(TENSORS)
     assert torch.equal(copies[-1], TENSORS[-1])
     assert [c.shape for c in copies[:2]] == [t.shape for t in TENSORS[:2]]
-    with pytest.raises(IndexError, match="5 copies"):
+    with pytest.raises(IndexError):
         copies[5]
 
 

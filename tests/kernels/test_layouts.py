@@ -81,3 +81,15 @@ def test_tensors_on_several_devices_are_refused() -> None:
         pytest.skip("there is no second device")
     with pytest.raises(ValueError, match="one `TensorStats` a device"):
         Layouts(tensors)
+
+
+def test_tensors_that_lie_exactly_as_prepared_are_learned_and_then_confirmed() -> None:
+    x = torch.randn(4, 6)
+    layouts = Layouts([x])
+    assert not layouts.confirms([x])
+    for other in (x.T.contiguous().T, x[:3], x.bfloat16(), torch.empty(4, 6, device="meta")):
+        assert not layouts.learns([other])
+    assert not layouts.learns([x, x])
+    assert layouts.learns([torch.randn(4, 6)])
+    assert layouts.confirms([x])
+    assert not layouts.confirms([x.T.contiguous().T])

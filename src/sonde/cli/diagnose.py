@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
-from sonde.cli import console
+from sonde.cli import checklists, console
 
 
 def diagnose(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     information: Annotated[bool, typer.Option("--all", help="Print what is only worth knowing as well.")] = False,
+    checklist: Annotated[bool, typer.Option("--checklist", help="Print the health checklist as well.")] = False,
     profile: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Settings of the rules, as `sonde calibrate` writes.", show_default=False),
@@ -27,20 +28,26 @@ def diagnose(
 
     Example:
       sonde diagnose runs/demo
+      sonde diagnose runs/demo --checklist
       sonde diagnose runs/demo --json | jq .verdict
     """
+    import sonde
     from sonde.core.findings import Severity
     from sonde.reports.diagnosing import by_default
     from sonde.reports.diagnosing import diagnose as judge
 
-    diagnosis = judge(run, rules=by_default(profile)) if defaults else judge(run, profile=profile)
+    opened = sonde.load(run)
+    diagnosis = judge(opened, rules=by_default(profile)) if defaults else judge(opened, profile=profile)
     if json:
-        console.result_json(diagnosis.to_json())
+        answers = checklists.as_json(opened, diagnosis) if checklist else {}
+        console.result_json({**diagnosis.to_json(), **answers})
     else:
         shown = [finding for finding in diagnosis if information or finding.severity.is_alarm]
         hidden = len(diagnosis.findings) - len(shown)
         for finding in shown:
             console.say(f"{finding}\n")
+        if checklist:
+            console.result(*checklists.table(opened, diagnosis))
         name = console.one_line(run)
         own = diagnosis.own_settings
         judged = f", judged by the run's own settings: {own}" if own else ""

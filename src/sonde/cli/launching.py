@@ -18,6 +18,7 @@ class Console(StrEnum):
     AUTO = "auto"
     LIVE = "live"
     LINES = "lines"
+    VERBOSE = "verbose"
     QUIET = "quiet"
 
 

@@ -63,7 +63,7 @@ class Config:
     preset: Literal["none", "quiet", "stability", "tuning"] = "none"
     runs: str = "runs"
     budget: float = 0.01
-    console: Literal["auto", "live", "lines", "quiet"] = "auto"
+    console: Literal["auto", "live", "lines", "verbose", "quiet"] = "auto"
     doctor: Literal["process", "thread", "off"] = "process"
     profile: str = ""
     cadence: Cadence = Cadence()

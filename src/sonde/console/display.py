@@ -43,7 +43,7 @@ class Display:
     Args:
         board: What is shown.
         findings: Gives those of the training so far; None where nobody looks for any.
-        mode: Live or lines.
+        mode: Live, or lines for all others.
         interval_s: Seconds between two lines, above 0.
         start_s: Seconds before the first live view.
     """

@@ -1,24 +1,24 @@
-"""A recorder with a board behind it."""
+"""A recorder with somebody behind it who is shown its rows."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
-from sonde.console.board import Board
 from sonde.core.frames import Frame
 from sonde.core.records import Recorder
 
 
 @final
 class Tap:
-    """Passes everything on to a recorder, and rows to a board as well; itself a `Recorder`."""
+    """Passes everything on to a recorder, and rows to others as well; itself a `Recorder`."""
 
-    def __init__(self, recorder: Recorder, board: Board) -> None:
-        self._recorder, self._board = recorder, board
+    def __init__(self, recorder: Recorder, *others: Callable[[Frame], None]) -> None:
+        self._recorder, self._others = recorder, others
 
     def append(self, frame: Frame) -> None:
         """Record a row; it is shown later."""
         self._recorder.append(frame)
-        self._board.take(frame)
+        for take in self._others:
+            take(frame)
 
     def event(self, kind: str, *, step: int | None = None, data: Mapping[str, Any] | None = None) -> None:
         """Record an event."""

@@ -7,8 +7,8 @@ import termios
 from collections.abc import Mapping
 from typing import Any, Literal
 
-Wanted = Literal["auto", "live", "lines", "quiet"]
-Mode = Literal["live", "lines", "quiet"]
+Wanted = Literal["auto", "live", "lines", "verbose", "quiet"]
+Mode = Literal["live", "lines", "verbose", "quiet"]
 
 _DUMB = ("", "dumb", "unknown")
 _NO = ("", "0", "false", "no")
@@ -27,7 +27,8 @@ def choose(
 
     `"auto"` is live on a terminal that can be drawn on, unless other processes write there too (`torchrun`), nobody
     watches (CI), or somebody types (an interpreter's prompt, a notebook); then it is lines. `"live"` is live wherever
-    the terminal can be drawn on, else lines. All ranks but the first are quiet.
+    the terminal can be drawn on, else lines. `"verbose"` is lines, and tables of all layers between them. All ranks but
+    the first are quiet.
 
     Args:
         wanted: By the user.
@@ -39,6 +40,8 @@ def choose(
     """
     if rank or wanted == "quiet":
         return "quiet"
+    if wanted == "verbose":
+        return "verbose"
     if wanted == "lines" or not can_draw(stream, environ):
         return "lines"
     if wanted == "live":

@@ -29,6 +29,18 @@ class BlockMap(NamedTuple):
     """(tensors, 4): first and last + 1 of its chunks, and of the copies of its histogram."""
     num_copies: int
 
+    def turn(self, slot: int, num_slots: int) -> "BlockMap":
+        """The chunks of every so many tensors, those from number `slot` on, numbered by themselves."""
+        chosen = self.chunks[:, 0] % num_slots == slot
+        ends = np.concatenate([[0], np.cumsum(chosen)])
+        spans = np.concatenate([ends[self.spans[:, :2]], self.spans[:, 2:]], axis=1)
+        bounds = [
+            (launch.dtype, *ends[[launch.first_chunk, launch.first_chunk + launch.num_chunks]].tolist())
+            for launch in self.launches
+        ]
+        launches = [Launch(dtype, begin, end - begin) for dtype, begin, end in bounds if end > begin]
+        return BlockMap(launches, self.chunks[chosen], spans, self.num_copies)
+
 
 def block_map(layouts: Layouts, chunk: int) -> BlockMap:
     """The map of tensors that lie so, in chunks of so many values."""

@@ -51,11 +51,6 @@ def finite_norm(rows: Float64) -> Float64:
     return np.sqrt(rows[..., Column.M2] + rows[..., Column.COUNT] * rows[..., Column.MEAN] ** 2)
 
 
-def global_norm(rows: Float64) -> Float64:
-    """L2 norm of all tensors of `rows` (..., tensors, 7) together, as measured."""
-    return np.asarray(np.sqrt(np.sum(norm(rows) ** 2, axis=-1)))
-
-
 def rms(rows: Float64) -> Float64:
     """Root mean square, as measured; NaN of an empty tensor."""
     return _per_value(norm(rows) ** 2, rows) ** 0.5

@@ -1,6 +1,6 @@
 """Copies of the tensors of a list in one piece of memory, made and forgotten within a step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import final, overload
 
 import numpy as np
@@ -34,14 +34,8 @@ class Copies(Sequence[Tensor]):
     @overload
     def __getitem__(self, i: slice) -> list[Tensor]: ...
     def __getitem__(self, i: int | slice) -> Tensor | list[Tensor]:
-        if isinstance(i, slice):
-            return [self._at(j) for j in range(*i.indices(len(self)))]
-        if not -len(self) <= i < len(self):
-            raise IndexError(f"there are {len(self)} copies, not one at {i}.")
-        return self._at(i % len(self))
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return map(self._at, range(len(self)))
+        which = range(len(self))[i]
+        return self._at(which) if isinstance(which, int) else [self._at(j) for j in which]
 
     def _at(self, i: int) -> Tensor:
         dtype, begin = self.layouts.dtypes[i], int(self._offsets[i])

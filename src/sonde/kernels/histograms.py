@@ -132,7 +132,12 @@ def edges() -> tuple[npt.NDArray[np.int64], Float64, Float64]:
 
     The two bins around zero, magnitudes below 2⁻¹²⁸, have both edges at 0.
     """
-    return _ASCENDING.copy(), _LOWER.copy(), _UPPER.copy()
+    magnitude = (np.arange(_FINITE, dtype=np.uint32) << SHIFT).view(np.float32).astype(np.float64)
+    below, above = magnitude, np.append(magnitude[1:], 2.0**128)
+    above[0] = 0.0
+    bins = np.arange(_FINITE)
+    ascending = np.concatenate([NUM_BINS // 2 + bins[::-1], bins])
+    return ascending, np.concatenate([-above[::-1], below]), np.concatenate([-below[::-1], above])
 
 
 def _at(values: npt.NDArray[Any], place: npt.NDArray[np.intp]) -> Float64:
@@ -147,15 +152,6 @@ def _density(histogram: npt.NDArray[np.int32], place: npt.NDArray[np.intp]) -> F
     return np.where(place == inside, _at(histogram, _ASCENDING[inside]) / _WIDTH[inside], 0.0)
 
 
-def _edges() -> tuple[npt.NDArray[np.int64], Float64, Float64]:
-    magnitude = (np.arange(_FINITE, dtype=np.uint32) << SHIFT).view(np.float32).astype(np.float64)
-    below, above = magnitude, np.append(magnitude[1:], 2.0**128)
-    above[0] = 0.0
-    bins = np.arange(_FINITE)
-    ascending = np.concatenate([NUM_BINS // 2 + bins[::-1], bins])
-    return ascending, np.concatenate([-above[::-1], below]), np.concatenate([-below[::-1], above])
-
-
-_ASCENDING, _LOWER, _UPPER = _edges()
+_ASCENDING, _LOWER, _UPPER = edges()
 _WIDTH = np.where(_UPPER > _LOWER, _UPPER - _LOWER, np.inf)
 _PERCENTS = np.array(PERCENTS)

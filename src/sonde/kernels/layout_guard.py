@@ -39,11 +39,7 @@ class LayoutGuard:
         try:
             from torch._C._dynamo.guards import TensorGuards
 
-            check = TensorGuards(
-                *tensors,
-                dynamic_dims_sizes=shapes,
-                dynamic_dims_strides=strides,
-            ).check
+            check = TensorGuards(*tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=strides).check
             self._check = check if check(*tensors) is True else None
         except Exception:  # whatever another version of torch may raise: the slow questions are always right
             self._check, self._lessons_left = None, 0

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from sonde.kernels.layout_guard import LayoutGuard
 
-_DTYPE, _IS_CPU = operator.attrgetter("dtype"), operator.attrgetter("is_cpu")
 _READABLE = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
 
 
@@ -53,9 +52,6 @@ class Layouts:
         self.dtypes = [read_as[t.dtype] for t in like]
         """Of the values as they are read: parts of complex numbers; float32 where it is none of the four usual ones."""
         self.numels = [t.numel() * (2 if t.is_complex() else 1) for t in like]
-        self._row_major = [_row_major_stride(t.shape) == t.stride for t in self._layouts]
-        self._given = [t.numel() for t in like], [t.dtype for t in like], [t.get_device() for t in like]
-        self._otherwise = [(i, t) for i, t in enumerate(self._layouts) if not self._row_major[i]]
         self.plain = all(a.dtype == b for a, b in zip(self._layouts, self.dtypes, strict=True))
         """Whether all tensors are read in the dtype that they have."""
         self._guard = LayoutGuard()
@@ -67,6 +63,18 @@ class Layouts:
         """Tensor i of values in its dtype that lie in memory one after another, as a view."""
         return flat.as_strided(self._layouts[i].shape, self._layouts[i].stride)
 
+    def confirms(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether these, as many, lie as prepared: quickly, and at times not confirmed though it is true."""
+        return self._guard.confirms(tensors)
+
+    def learns(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether these lie exactly as prepared, to be confirmed quickly from now on."""
+        lying = [Layout(t.shape, t.stride(), t.dtype) for t in tensors]
+        if lying != self._layouts or any(t.device != self.device for t in tensors):
+            return False
+        self._guard.learn(tensors)
+        return True
+
     def arrange(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         """The tensors, each dense in the prepared strides and of the dtype in `dtypes`: copied where it was not.
 
@@ -77,32 +85,17 @@ class Layouts:
         """
         if len(tensors) != len(self._layouts):
             raise ValueError(f"{len(tensors)} tensors were given, {len(self._layouts)} prepared for.")
-        if self._guard.confirms(tensors):
+        if self.confirms(tensors):
             return tensors
+        tensors = list(tensors)
         with torch.no_grad():
-            return self._arranged_one_by_one(list(tensors))
-
-    def _arranged_one_by_one(self, tensors: list[Tensor]) -> list[Tensor]:
-        arranged = list(map(Tensor.resolve_neg, tensors))  # a view of the negative values has the memory of the others
-        if not self._as_prepared(arranged):
-            arranged = [self._arranged(i, tensor) for i, tensor in enumerate(arranged)]
-        if not self.plain:
-            return [_real(t.detach()).to(dtype) for t, dtype in zip(arranged, self.dtypes, strict=True)]
+            # A view of the negative values has the memory of the others.
+            arranged = [self._arranged(i, tensor.resolve_neg()) for i, tensor in enumerate(tensors)]
+            if not self.plain:
+                return [_real(t.detach()).to(dtype) for t, dtype in zip(arranged, self.dtypes, strict=True)]
         if all(map(operator.is_, arranged, tensors)):
             self._guard.learn(tensors)
         return arranged
-
-    def _as_prepared(self, tensors: list[Tensor]) -> bool:
-        # Loops in C over the cheapest questions: half the time of asking each tensor for shape and strides.
-        numels, dtypes, indices = self._given
-        return (
-            list(map(Tensor.numel, tensors)) == numels
-            and list(map(Tensor.is_contiguous, tensors)) == self._row_major
-            and list(map(_DTYPE, tensors)) == dtypes
-            and list(map(Tensor.get_device, tensors)) == indices
-            and (self.device.type != "cpu" or all(map(_IS_CPU, tensors)))  # other devices have no index either
-            and all(tensors[i].shape == a and tensors[i].stride() == b for i, (a, b, _) in self._otherwise)
-        )
 
     def _arranged(self, i: int, tensor: Tensor) -> Tensor:
         shape, stride, dtype = self._layouts[i]
@@ -111,7 +104,15 @@ class Layouts:
                 f"tensor {i} is {tensor.dtype} {list(tensor.shape)} on {tensor.device}, prepared for was {dtype} "
                 f"{list(shape)} on {self.device}: prepare another `TensorStats`."
             )
-        return tensor if tensor.stride() == stride else _rearranged(tensor, stride)
+        given = tensor.stride()
+        # A dimension of one value, or an empty tensor, may have any stride.
+        if (
+            given == stride
+            or not tensor.numel()
+            or all(n == 1 or a == b for a, b, n in zip(given, stride, shape, strict=True))
+        ):
+            return tensor
+        return torch.empty_strided(shape, stride, dtype=dtype, device=tensor.device).copy_(tensor)
 
 
 def flat(tensor: Tensor) -> Tensor:
@@ -145,15 +146,6 @@ def _prepared_stride(tensor: Tensor) -> tuple[int, ...]:
 def _row_major_stride(shape: torch.Size) -> tuple[int, ...]:
     strides = itertools.accumulate((max(n, 1) for n in reversed(shape[1:])), operator.mul, initial=1)
     return tuple(strides)[::-1] if shape else ()
-
-
-def _rearranged(tensor: Tensor, stride: tuple[int, ...]) -> Tensor:
-    # A dimension of one value, or an empty tensor, may have any stride.
-    if tensor.numel() == 0 or all(
-        a == b or n == 1 for a, b, n in zip(tensor.stride(), stride, tensor.shape, strict=True)
-    ):
-        return tensor
-    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def _read_as(dtype: torch.dtype) -> torch.dtype:

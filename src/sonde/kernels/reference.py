@@ -5,7 +5,6 @@ compiled kernel, on a GPU without Triton, and for float64 tensors on one with it
 """
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -16,8 +15,6 @@ from sonde.kernels.layouts import flat, memory_order
 from sonde.kernels.stats import Stats
 
 _WORD = 0xFFFFFFFF
-
-Words = TypeVar("Words", int, Tensor)
 
 
 def values(tensor: Tensor) -> Tensor:
@@ -75,7 +72,7 @@ def histogram(tensor: Tensor) -> Tensor:
 
 def signs(i: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """The sign (-1 or +1) and the sum (0 to 255) of the values with the numbers `i`, int64, of tensor `number`."""
-    seed = _hash32(number * 0x9E3779B9 & _WORD)
+    seed = int(sketches.seeds([number])[0])
     row = i >> 9
     turn = (((row * 0x9E3779B1 + seed) & _WORD) >> 23) & 504
     lane = (i & 511) ^ turn
@@ -114,7 +111,7 @@ def tensor_stats(
     return Stats(rows, counts if with_histogram else None, sums if with_sketch else None)
 
 
-def _hash32(x: Words) -> Words:
+def _hash32(x: Tensor) -> Tensor:
     """`sketches.hash32` in int64, of which each product keeps the lower 32 bits."""
     x = ((x ^ (x >> 16)) * 0x7FEB352D) & _WORD
     x = ((x ^ (x >> 15)) * 0x846CA68B) & _WORD

@@ -15,7 +15,7 @@ NUM_PRODUCTS = 3
 def sketch_products(now: Tensor, before: Tensor) -> Tensor:
     """Inner products of sketches, a row a tensor: (now, before), (now, now), (before, before).
 
-    They are those of `sonde.kernels.sketches.inner`: estimates of the tensors' inner product and squared norms. The
+    They are estimates of the tensors' inner product and squared norms (see `sonde.kernels.sketches`). The
     cosine is the first over the root of the product of the others; those of several tensors as one vector follow from
     the sums of their rows. On a GPU with Triton this is one launch; nowhere does it wait for the device.
 
@@ -65,6 +65,6 @@ def _kernel(num_tensors: int, device: torch.device) -> BoundKernel | None:
     """The kernel for so many on this device; None where there is none, or nothing to launch."""
     if num_tensors == 0 or triton_trouble(device) is not None:
         return None
-    from sonde.kernels.triton_kernels import multiply_sketches
+    from sonde.kernels.triton_folds import multiply_sketches
 
     return BoundKernel(multiply_sketches, (num_tensors, 1, 1), lasting=(), constants=())

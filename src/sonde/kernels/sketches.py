@@ -28,8 +28,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from sonde.core.records import Float64
-
 SIZE = 256
 LANES = 512
 
@@ -53,34 +51,3 @@ def seeds(ids: Sequence[int]) -> npt.NDArray[np.uint32]:
     """The seed of each tensor by its number."""
     numbers = np.array([number & 0xFFFFFFFF for number in ids], dtype=np.uint32)
     return hash32(numbers * np.uint32(0x9E3779B9))
-
-
-def inner(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32], *, axis: int | tuple[int, ...] = -1) -> Float64:
-    """Estimated inner product of two tensors.
-
-    Args:
-        a: Sketch, (..., 256).
-        b: Sketch of the other tensor, made with the same number t.
-        axis: What is summed over. (-2, -1) of sketches (tensors, 256) treats all tensors as one vector.
-    """
-    return np.asarray(np.sum(a.astype(np.float64) * b, axis=axis))
-
-
-def norm(a: npt.NDArray[np.float32], *, axis: int | tuple[int, ...] = -1) -> Float64:
-    """Estimated L2 norm, off by about 4%. Where the row of the tensor is at hand, `columns.norm` is exact."""
-    return np.sqrt(inner(a, a, axis=axis))
-
-
-def cosine(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32], *, axis: int | tuple[int, ...] = -1) -> Float64:
-    """Estimated cosine c of the angle between two tensors, off by about (1 - c²)/16; NaN where one is zero.
-
-    The norms are the sketches' own, not the exact ones: their errors go with that of the inner product, so that
-    equal tensors give exactly 1.
-
-    Example:
-        >>> a = np.linspace(-1, 1, 256, dtype=np.float32)
-        >>> cosine(a, -2 * a).round(6).tolist()
-        -1.0
-    """
-    with np.errstate(invalid="ignore"):
-        return np.asarray(inner(a, b, axis=axis) / (norm(a, axis=axis) * norm(b, axis=axis)))

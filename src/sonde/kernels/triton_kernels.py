@@ -1,11 +1,11 @@
-"""The kernels of the Triton path: what a GPU does with a chunk, and how chunks are folded.
+"""The kernels of the Triton path: what a GPU does with a chunk.
 
 Every tensor is cut into chunks, a program each. A program reads its chunk once, in tiles of R rows by 512 lanes. Each
 lane subtracts a pivot, its mean over the first tile, and sums deviations and their squares, so nothing cancels where
 the mean is far above the spread; and it does so relative to a power of two near the first tile's largest value, since
 float32 squares leave their range above 1e19 and below 1e-19. Two things can go wrong, both seen for free at the end:
 NaN and infinities poison the sums, and the scale may not fit what came after the first tile. Only then the chunk is
-read again, with care. Chunks are folded in float64, in their order, by the program that finishes a tensor.
+read again, with care. Chunks are folded (`sonde.kernels.triton_folds`) by the program that finishes a tensor.
 
 Sketch and histogram are by-products. Rows are read turned (see `sonde.kernels.sketches`), so that a lane's signed sum
 is a sum of the sketch; it leaves the registers once a chunk. Histograms are counted by relaxed atomics in up to eight
@@ -17,59 +17,36 @@ its chunk is done. (Where Triton lays a row over half of the warps, as it does w
 there are only two, the sums of a lane meet in every tile: ten times slower. Two warps and 16 bytes ran 6% slower than
 four and 8.) The next tiles are copied to shared memory while one is summed up: 90% of the copy bandwidth on an H200,
 against 82% without.
-
-This file can be imported without Triton, which comes with torch's CUDA wheels; running it needs it.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202, N803, N806, SIM102 - Triton's language, with its types, capitals and constants
 # mypy: allow-untyped-defs, allow-incomplete-defs
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-from sonde.core.optional import available
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-triton: Any = None
-tl: Any = None
-if available("triton"):
-    triton = importlib.import_module("triton")
-    tl = importlib.import_module("triton.language")
+from sonde.kernels.triton_folds import fold_rows
+from sonde.kernels.triton_language import jit, tl
 
 
-# Arguments of memory that may begin at any word; that of all others begins at a multiple of 16 bytes.
-_ANYWHERE = ("from_first", "from_second", "to_host", "to_flag")
-
-
-def _jit(kernel: Callable[..., Any]) -> Any:
-    # Numbers of chunks and tensors differ from model to model: no variant is worth compiling for their divisors.
-    numbers = [name for name in kernel.__annotations__ if kernel.__annotations__[name] == "int"]
-    return triton.jit(kernel, do_not_specialize=[*numbers, *_ANYWHERE]) if triton else kernel
-
-
-@_jit
+@jit
 def _power_of_two(exponent):
     return (exponent << 23).to(tl.float32, bitcast=True)
 
 
-@_jit
+@jit
 def _exponent(largest):
     """Biased exponent, kept where both 2^e and 2^-e are normal numbers; that of 1 for zero."""
     e = (largest.to(tl.int32, bitcast=True) >> 23) & 0xFF
     return tl.where(largest == 0, 127, tl.minimum(tl.maximum(e, 1), 253))
 
 
-@_jit
+@jit
 def _hash32(x):
     x = (x ^ (x >> 16)) * 0x7FEB352D
     x = (x ^ (x >> 15)) * 0x846CA68B
     return x ^ (x >> 16)
 
 
-@_jit
+@jit
 def _load(base, old, offsets, DIFFERENCE: tl.constexpr):
     x = tl.load(base + offsets).to(tl.float32)
     if DIFFERENCE:
@@ -77,7 +54,7 @@ def _load(base, old, offsets, DIFFERENCE: tl.constexpr):
     return x
 
 
-@_jit
+@jit
 def _load_some(base, old, offsets, length, other, VECTOR: tl.constexpr, DIFFERENCE: tl.constexpr):
     """As `_load`, with `other` in place of values beyond `length`.
 
@@ -91,7 +68,7 @@ def _load_some(base, old, offsets, length, other, VECTOR: tl.constexpr, DIFFEREN
     return tl.where(offsets < length, x, other)
 
 
-@_jit
+@jit
 def _places(tile, first_row, seed, R: tl.constexpr, SKETCH: tl.constexpr):
     """Where the values of a tile lie in their chunk, whose first row is `first_row` of the tensor.
 
@@ -106,7 +83,7 @@ def _places(tile, first_row, seed, R: tl.constexpr, SKETCH: tl.constexpr):
     return row[:, None] * 512 + lane
 
 
-@_jit
+@jit
 def _signed_sums(x, tile, first_row, seed, R: tl.constexpr):
     """Sums of a tile's lanes, each value with its sign."""
     row = first_row + (tile * R).to(tl.uint32)
@@ -116,7 +93,7 @@ def _signed_sums(x, tile, first_row, seed, R: tl.constexpr):
     return tl.sum((x.to(tl.uint32, bitcast=True) ^ flips).to(tl.float32, bitcast=True), 0)
 
 
-@_jit
+@jit
 def _count_runs(base, old, counts, start, length, skip, VECTOR: tl.constexpr, DIFFERENCE: tl.constexpr):
     """Count the values of a chunk that lie in chosen runs of 256, of which there is one in every 2^skip."""
     first = ((start >> 8) >> skip).to(tl.int32)
@@ -132,7 +109,7 @@ def _count_runs(base, old, counts, start, length, skip, VECTOR: tl.constexpr, DI
         tl.atomic_add(counts + bins, 1, mask=tl.abs(x) < float("inf"), sem="relaxed")
 
 
-@_jit
+@jit
 def _absorb(x, scale, pivot, s1, s2, low, high, zeros):
     z = x * scale - pivot[None, :]
     s1 += tl.sum(z, 0)
@@ -143,7 +120,7 @@ def _absorb(x, scale, pivot, s1, s2, low, high, zeros):
     return s1, s2, low, high, zeros
 
 
-@_jit
+@jit
 def _absorb_some(x, valid, scale, pivot, s1, s2, low, high, zeros):
     z = tl.where(valid, x * scale - pivot[None, :], 0.0)
     s1 += tl.sum(z, 0)
@@ -154,69 +131,7 @@ def _absorb_some(x, valid, scale, pivot, s1, s2, low, high, zeros):
     return s1, s2, low, high, zeros
 
 
-NUM_PARTIALS = 9  # numbers a chunk
-
-
-@_jit
-def _load_partial(p, valid, other):
-    # Past the first cache, which other programs of the launch may have filled before the partial was written.
-    return tl.load(p, mask=valid, other=other, cache_modifier=".cg")
-
-
-@_jit
-def _unit(p, valid):
-    """2^e in float64, of a chunk's biased float32 exponent e."""
-    e = _load_partial(p, valid, 127.0).to(tl.int64)
-    return ((e + 896) << 52).to(tl.float64, bitcast=True)
-
-
-@_jit
-def _fold_rows(partials, spans, rows, t, place, num_chunks, B: tl.constexpr):
-    """The row of tensor t, which is the one at `place` of those that are written."""
-    begin = tl.load(spans + t * 4).to(tl.int32)
-    end = tl.load(spans + t * 4 + 1).to(tl.int32)
-    lanes = tl.arange(0, B)
-    count = tl.zeros((B,), tl.float64)
-    total = tl.zeros((B,), tl.float64)
-    nonfinite = tl.zeros((B,), tl.float64)
-    zeros = tl.zeros((B,), tl.float64)
-    low = tl.full((B,), float("inf"), tl.float32)
-    high = tl.full((B,), float("-inf"), tl.float32)
-    for i in range(begin, end, B):
-        valid = (i + lanes) < end
-        p = partials + i + lanes
-        n = _load_partial(p, valid, 0.0).to(tl.float64)
-        mean = _load_partial(p + 4 * num_chunks, valid, 0.0).to(tl.float64)
-        mean += _load_partial(p + 5 * num_chunks, valid, 0.0).to(tl.float64)
-        count += n
-        nonfinite += _load_partial(p + num_chunks, valid, 0.0).to(tl.float64)
-        zeros += _load_partial(p + 2 * num_chunks, valid, 0.0).to(tl.float64)
-        total += n * mean * _unit(p + 3 * num_chunks, valid)
-        low = tl.minimum(low, _load_partial(p + 7 * num_chunks, valid, float("inf")))
-        high = tl.maximum(high, _load_partial(p + 8 * num_chunks, valid, float("-inf")))
-    many = tl.sum(count, 0)
-    grand = tl.sum(total, 0) / tl.maximum(many, 1.0)
-    m2 = tl.zeros((B,), tl.float64)
-    for i in range(begin, end, B):
-        valid = (i + lanes) < end
-        p = partials + i + lanes
-        n = _load_partial(p, valid, 0.0).to(tl.float64)
-        mean = _load_partial(p + 4 * num_chunks, valid, 0.0).to(tl.float64)
-        mean += _load_partial(p + 5 * num_chunks, valid, 0.0).to(tl.float64)
-        unit = _unit(p + 3 * num_chunks, valid)
-        apart = mean * unit - grand
-        m2 += _load_partial(p + 6 * num_chunks, valid, 0.0).to(tl.float64) * unit * unit + n * apart * apart
-    out = rows + place * 7
-    tl.store(out, many)
-    tl.store(out + 1, tl.sum(nonfinite, 0))
-    tl.store(out + 2, tl.sum(zeros, 0))
-    tl.store(out + 3, grand)
-    tl.store(out + 4, tl.sum(m2, 0))
-    tl.store(out + 5, tl.min(low, 0).to(tl.float64))
-    tl.store(out + 6, tl.max(high, 0).to(tl.float64))
-
-
-@_jit
+@jit
 def measure_chunks(
     rows,
     copies,
@@ -383,116 +298,10 @@ def measure_chunks(
         tl.debug_barrier()
         num_programs = tl.load(spans + t * 4 + 1) - tl.load(spans + t * 4)
         if (tl.atomic_add(arrived + t, 1, sem="acq_rel", scope="gpu") + 1) % num_programs == 0:
-            _fold_rows(partials, spans, rows, t, t // row_every, num_chunks, 256)
+            fold_rows(partials, spans, rows, t, t // row_every, num_chunks, 256)
 
 
-@_jit
-def _fold_sums(
-    sums, spans, sketch, changes, parts, t, part, B: tl.constexpr, WIDTH: tl.constexpr, PRODUCTS: tl.constexpr
-):
-    """The sums of a part of a sketch, and their products with what was there before."""
-    begin = tl.load(spans + t * 4).to(tl.int32)
-    end = tl.load(spans + t * 4 + 1).to(tl.int32)
-    places = part * WIDTH + tl.arange(0, WIDTH)
-    chunks = tl.arange(0, B)
-    total = tl.zeros((B, WIDTH), tl.float64)
-    for i in range(begin, end, B):
-        p = sums + (i + chunks)[:, None].to(tl.int64) * 256 + places[None, :]
-        total += tl.load(p, mask=((i + chunks) < end)[:, None], other=0.0).to(tl.float64)
-    now = tl.sum(total, 0).to(tl.float32)
-    p = sketch + t.to(tl.int64) * 256 + places
-    if PRODUCTS > 0:
-        before = tl.load(p)
-        a = now
-        b = before
-        if PRODUCTS == 2:
-            q = changes + t.to(tl.int64) * 256 + places
-            a = now - before
-            b = tl.load(q)
-            tl.debug_barrier()  # several threads have read the same values
-            tl.store(q, a)
-        a = a.to(tl.float64)
-        b = b.to(tl.float64)
-        out = parts + (t * 8 + part) * 3
-        tl.store(out, tl.sum(a * b, 0))
-        tl.store(out + 1, tl.sum(a * a, 0))
-        tl.store(out + 2, tl.sum(b * b, 0))
-        tl.debug_barrier()
-    tl.store(p, now)
-
-
-@_jit
-def _fold_products(parts, done, products, t):
-    """Whichever of a tensor's eight programs is last adds up their products."""
-    tl.debug_barrier()
-    if (tl.atomic_add(done + t, 1, sem="acq_rel", scope="gpu") + 1) % 8 == 0:
-        p = parts + (t * 8 + tl.arange(0, 8)) * 3
-        for i in tl.static_range(3):
-            tl.store(products + t * 3 + i, tl.sum(tl.load(p + i, cache_modifier=".cg"), 0))
-
-
-@_jit
-def _fold_counts(counts, spans, histogram, t, place, part, WIDTH: tl.constexpr):
-    """Also sets the counters to zero again, for the next call."""
-    begin = tl.load(spans + t * 4 + 2).to(tl.int32)
-    end = tl.load(spans + t * 4 + 3).to(tl.int32)
-    bins = part * WIDTH + tl.arange(0, WIDTH)
-    total = tl.zeros((WIDTH,), tl.int32)
-    p = counts + begin.to(tl.int64) * 2048 + bins
-    for _ in range(begin, end):
-        total += tl.load(p)
-        tl.store(p, tl.zeros((WIDTH,), tl.int32))
-        p += 2048
-    tl.store(histogram + place.to(tl.int64) * 2048 + bins, total)
-
-
-def fold_parts(*, sketch: bool, histogram: bool) -> int:
-    """Programs a tensor of `fold_chunks`; 0 where it is not needed."""
-    return 1 + (8 if sketch else 0) + (4 if histogram else 0) if sketch or histogram else 0
-
-
-@_jit
-def fold_chunks(
-    rows,
-    sketch,
-    histogram,
-    partials,
-    sums,
-    counts,
-    spans,
-    changes,
-    parts,
-    done,
-    products,
-    num_chunks: int,
-    count_every: int,
-    count_first: int,
-    SKETCH: tl.constexpr,
-    HISTOGRAM: tl.constexpr,
-    PRODUCTS: tl.constexpr,
-):
-    """Rows and by-products: of a tensor's programs one folds its row, then 8 its sketch, the last 4 its counts.
-
-    With 1 for PRODUCTS, `sketch` holds that of the last call, and the products of the two are given as well (those of
-    `sonde.kernels.sketch_products`); with 2 those of the change since with the change before it, kept in `changes`.
-    """
-    t = tl.program_id(0)
-    part = tl.program_id(1)
-    if part == 0:
-        _fold_rows(partials, spans, rows, t, t, num_chunks, 256)
-    if SKETCH:
-        if (part >= 1) & (part <= 8):
-            _fold_sums(sums, spans, sketch, changes, parts, t, part - 1, 128, 32, PRODUCTS)
-            if PRODUCTS > 0:
-                _fold_products(parts, done, products, t)
-    if HISTOGRAM:
-        first = tl.num_programs(1) - 4
-        if part >= first:
-            if t % count_every == count_first:
-                _fold_counts(counts, spans, histogram, t, t // count_every, part - first, 512)
-
-
-@_jit
+@jit
 def copy_chunks(
     copies,
     pointers,
@@ -524,18 +333,7 @@ def copy_chunks(
         tl.store(target + places, tl.load(source + places, mask=inside), mask=inside)
 
 
-@_jit
-def multiply_sketches(now, before, out):
-    t = tl.program_id(0).to(tl.int64)
-    places = t * 256 + tl.arange(0, 256)
-    a = tl.load(now + places).to(tl.float64)
-    b = tl.load(before + places).to(tl.float64)
-    tl.store(out + t * 3, tl.sum(a * b, 0))
-    tl.store(out + t * 3 + 1, tl.sum(a * a, 0))
-    tl.store(out + t * 3 + 2, tl.sum(b * b, 0))
-
-
-@_jit
+@jit
 def send_words(
     from_first,
     from_second,

@@ -11,6 +11,7 @@ from sonde.alerts.config import AlertsConfig
 from sonde.console import terminals
 from sonde.console.board import Board
 from sonde.console.display import Display
+from sonde.console.layer_tables import LayerTables
 from sonde.console.tap import Tap
 from sonde.core.findings import Finding
 from sonde.monitor import ranks
@@ -85,6 +86,7 @@ class Outputs:
         board = Board(str(writer.path), began=time.time(), **length)
         findings = self.findings if is_judged else lambda: None
         self._display = None if mode == "quiet" else Display(board, findings, mode=mode, interval_s=console_s)
+        self._tables = LayerTables(self._say) if mode == "verbose" else None
         self.doctor: Host | None = None
         if is_judged:
             self.doctor = Host(
@@ -99,7 +101,7 @@ class Outputs:
             )
         self.entrance: Host | Relay | Tap = self.doctor or self.relay
         if self._display is not None:
-            self.entrance = Tap(self.entrance, board)
+            self.entrance = Tap(self.entrance, board.take, *([] if self._tables is None else [self._tables.take]))
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings so far, alarms first."""
@@ -125,6 +127,8 @@ class Outputs:
         Args:
             words: Its last line.
         """
+        if self._tables is not None:
+            self._tables.rest()
         if self._display is not None:
             self._display.close(words)
 

@@ -68,9 +68,9 @@ def watch(
             With `math.inf` they are kept as they are, whatever it costs.
         cadence: How often to measure; by default every layer at every step on a GPU, at every tenth on a CPU.
         console: What is shown, on stderr: `"live"` a view at the bottom of the terminal, `"lines"` a line now and then,
-            `"quiet"` nothing. `"auto"`, the default, is live on a terminal and lines elsewhere: in a file, in CI, in
-            notebooks, under `torchrun`. But for `"quiet"`, each alarm is printed when it is found, and at the end where
-            the run is and what watching it took.
+            `"verbose"` tables of all layers as well, `"quiet"` nothing. `"auto"`, the default, is live on a terminal
+            and lines elsewhere: in a file, in CI, in notebooks, under `torchrun`. But for `"quiet"`, each alarm is
+            printed when it is found, and at the end where the run is and what watching it took.
         on_finding: Called with each finding that is new or has got worse, information included, soon after the step
             that showed it; not on the training's thread.
         doctor: Where rows are judged: in a small `"process"` of its own, which takes no time from the training; on a

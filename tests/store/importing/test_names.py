@@ -13,6 +13,7 @@ from sonde.store.importing.names import assign, meaning, safe
     ("tag", "names"),
     [
         ("loss", "loss train_loss Loss/train train/loss training_loss trainLoss loss/total train_loss_step epoch_loss"),
+        ("loss", "train/step_loss Train/Step_Loss train/loss_step"),
         ("val/loss", "val_loss Loss/validation eval/loss eval_loss valid_loss test_loss validation/epoch_loss valLoss"),
         (
             "lr",
@@ -21,8 +22,12 @@ from sonde.store.importing.names import assign, meaning, safe
         ("grad/norm", "grad_norm Gradients/norm_global train/grad_norm grad_2.0_norm_total gnorm gradient_norm"),
         ("val/accuracy", "val_acc val/accuracy eval_accuracy Accuracy/validation test_accuracy validation/acc"),
         ("epoch", "epoch Epoch train/epoch"),
-        ("loss/ema", "Loss/train_ema loss/ema"),
-        ("update/ratio", "Optimization/update_ratio update/ratio"),
+        ("loss/ema", "Loss/train_ema loss/ema train/step_loss_ema Train/Step_Loss_EMA"),
+        (
+            "grad/norm",
+            "gradients/norm gradients/global/norm gradients/global_norm gradients/total/norm Grad/Norm/Total",
+        ),
+        ("update/ratio", "Optimization/update_ratio update/ratio updates/ratio"),
         ("throughput/tokens_per_s", "Performance/tokens_per_sec tokens_per_second"),
         ("val/bleu", "eval_bleu val/bleu bleu/test"),
     ],
@@ -38,6 +43,18 @@ def test_what_others_call_a_quantity_is_known(tag: str, names: str) -> None:
         ("Gradients/per_layer/module.fc.weight/std", "grad/std@fc.weight"),
         ("Updates/per_layer/fc.weight/ratio", "update/ratio@fc.weight"),
         ("Updates/per_layer/fc.weight/update_norm", "update/norm@fc.weight"),
+        ("Gradients/per_layer/a/b/norm", "grad/norm@a/b"),
+        ("gradients/fc1/norm", "grad/norm@fc1"),
+        ("gradients/blocks.0.attn.qkv.weight/norm", "grad/norm@blocks.0.attn.qkv.weight"),
+        ("gradients/module/blocks/0/attn/weight/std", "grad/std@blocks.0.attn.weight"),
+        ("Gradients/FC.weight/L2_Norm", "grad/norm@FC.weight"),
+        ("train/grad/fc.bias/mean", "grad/mean@fc.bias"),
+        ("gradients/norm/fc.weight", "grad/norm@fc.weight"),
+        ("grad_norm/encoder/0/weight", "grad/norm@encoder.0.weight"),
+        ("updates/fc.weight/ratio", "update/ratio@fc.weight"),
+        ("Updates/net/0/weight/Ratio", "update/ratio@net.0.weight"),
+        ("update/fc.weight/norm", "update/norm@fc.weight"),
+        ("weights/fc/weight/norm", "weight/norm@fc.weight"),
         ("grad/norm@fc.weight", "grad/norm@fc.weight"),
         ("lr@1", "lr@1"),
     ],
@@ -47,7 +64,17 @@ def test_layers_keep_their_names(name: str, tag: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["kl_loss", "lr-SGD-momentum", "train_accuracy", "lr/1", "mood", "evaluation/gap", "test"]
+    "name",
+    [
+        "kl_loss",
+        "lr-SGD-momentum",
+        "train_accuracy",
+        "lr/1",
+        "mood",
+        "evaluation/gap",
+        "test",
+        "gradients/fc/cosine",
+    ],
 )
 def test_what_only_looks_alike_is_not_taken_for_it(name: str) -> None:
     assert meaning(name) is None

@@ -166,3 +166,26 @@ def test_a_picture_of_megabytes_is_passed_over(logs: Path, tmp_path: Path) -> No
         writer.add_image("noise", noise, 1)
         writer.add_scalar("loss", 2.0, 2)
     assert points(brought(logs, tmp_path / "run"), "loss") == {1: 1.0, 2: 2.0}
+
+
+def test_names_that_people_make_by_hand_are_understood(logs: Path, tmp_path: Path) -> None:
+    with SummaryWriter(logs) as writer:
+        for step in range(1, 31):
+            writer.add_scalar("train/step_loss", 3 / step, step)
+            writer.add_scalar("train/step_loss_ema", 4 / step, step)
+            for layer, size in (("net.0.weight", 1.0), ("net/2/weight", 2.0)):
+                writer.add_scalar(f"gradients/{layer}/norm", size / step, step)
+                writer.add_scalar(f"updates/{layer}/ratio", 1e-3 * size, step)
+    imported = import_logs("tensorboard", logs, tmp_path / "run")
+    assert "meaning unknown" not in str(imported)
+    run = sonde.load(imported.path)
+    assert sorted(run.tags()) == [
+        "grad/norm@net.0.weight",
+        "grad/norm@net.2.weight",
+        "loss",
+        "loss/ema",
+        "update/ratio@net.0.weight",
+        "update/ratio@net.2.weight",
+    ]
+    assert points(run, "loss")[30] == np.float32(0.1)
+    assert points(run, "grad/norm@net.2.weight")[4] == 0.5

@@ -1,6 +1,7 @@
 """The health checklist."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -29,31 +30,46 @@ _WHOLE = (
 _OF_LAYERS = frozenset(("grad/rms", "update/ratio", *(f"grad/p{q}" for q in (1, 25, 50, 75, 99))))
 
 
+HEADINGS = ("", "In a healthy training", "Measured", "Usual range", "Remark")
+
+
 def checks(subject: Subject) -> tuple[Block, ...]:
     """Each line of the checklist with its number and its range."""
+    found = answers(subject)
+    if not found:
+        return ()
+    rows = tuple(_row(check) for check in found)
+    return Heading("Health checklist"), Paragraph((summary(subject, found),)), Table(HEADINGS, rows)
+
+
+def answers(subject: Subject) -> tuple[Check, ...]:
+    """Each line of the checklist; none where nothing was recorded."""
     if not subject.last:
         return ()
     num_open = sum(finding.open for finding in subject.alarms)
-    answers = checklist(_series(subject), open_alarms=num_open, model=subject.run.model)
-    rows = tuple(_row(check) for check in answers)
-    num_fine = sum(check.standing is Standing.OK for check in answers)
-    num_asked = sum(check.standing is not Standing.NOT_MEASURED for check in answers)
+    return checklist(_series(subject), open_alarms=num_open, model=subject.run.model)
+
+
+def summary(subject: Subject, found: Sequence[Check]) -> str:
+    """How many lines are in order, over which past, and how much that says."""
+    num_fine = sum(check.standing is Standing.OK for check in found)
+    num_asked = sum(check.standing is not Standing.NOT_MEASURED for check in found)
     return (
-        Heading("Health checklist"),
-        Paragraph(
-            (
-                f"{num_fine} of {num_asked} lines that could be judged are in order, "
-                f"over the last {min(_PAST_STEPS, subject.state.steps):,} steps. The ranges are those of most "
-                "trainings that go well: being outside of one is a hint, not an alarm.",
-            )
-        ),
-        Table(("", "In a healthy training", "Measured", "Usual range", "Remark"), rows),
+        f"{num_fine} of {num_asked} lines that could be judged are in order, "
+        f"over the last {min(_PAST_STEPS, subject.state.steps):,} steps. The ranges are those of most "
+        "trainings that go well: being outside of one is a hint, not an alarm."
     )
 
 
-def _row(check: Check) -> tuple[Line, ...]:
+def words(check: Check) -> tuple[str, str, str, str, str]:
+    """A line of the checklist under `HEADINGS`."""
     measured = _measured(check) if math.isfinite(check.value) else "–"
-    return (Badge(check.standing.value),), (check.name,), (measured,), (_range(check),), (check.remark,)
+    return check.standing.value, check.name, measured, _range(check), check.remark
+
+
+def _row(check: Check) -> tuple[Line, ...]:
+    standing, *others = words(check)
+    return (Badge(standing),), *((text,) for text in others)
 
 
 def _measured(check: Check) -> str:

@@ -22,6 +22,8 @@ _QUANTITIES: Mapping[str, tuple[str, ...]] = {
         "gradients norm",
         "gradients norm global",
         "gradients global norm",
+        "gradients total norm",
+        "gradients norm total",
         "grad norm global",
         "global grad norm",
         "grad norm total",
@@ -39,7 +41,13 @@ _QUANTITIES: Mapping[str, tuple[str, ...]] = {
         "parameter norm",
         "parameters norm global",
     ),
-    "update/ratio": ("update ratio", "optimization update ratio", "update to weight ratio"),
+    "update/ratio": (
+        "update ratio",
+        "updates ratio",
+        "updates global ratio",
+        "optimization update ratio",
+        "update to weight ratio",
+    ),
     "throughput/samples_per_s": ("samples per sec", "samples per second", "performance samples per sec"),
     "throughput/tokens_per_s": ("tokens per sec", "tokens per second", "performance tokens per sec"),
     "epoch": ("epoch", "epochs", "current epoch", "trainer epoch"),
@@ -48,16 +56,27 @@ _QUANTITIES: Mapping[str, tuple[str, ...]] = {
 }
 _TAG_OF = {words: tag for tag, several in _QUANTITIES.items() for words in several}
 
-# The same of single layers: a pattern, and the tag in which {0} is what it took for the layer.
-_LAYERS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"grad_\d+(?:\.\d+)?_norm[/.](.+)"), "grad/norm@{0}"),
-    (
-        re.compile(r"(?:train/)?(?:grad|gradient|gradients)_?norms?/(?!global$|total$)(.+)", re.IGNORECASE),
-        "grad/norm@{0}",
-    ),
-    (re.compile(r"Gradients/per_layer/(.+)/(norm|mean|std)"), "grad/{1}@{0}"),
-    (re.compile(r"Updates/per_layer/(.+)/ratio"), "update/ratio@{0}"),
-    (re.compile(r"Updates/per_layer/(.+)/(update|weight)_norm"), "{1}/norm@{0}"),
+# The same of single layers: a pattern, and the tag. In it {0} is what the pattern took for the layer, {dotted} the same
+# in torch's spelling where somebody wrote slashes for its dots (TensorBoard groups by them), {1} the statistic.
+_WHOLE = "global|total|all"
+_LAYERS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), tag)
+    for pattern, tag in (
+        (r"grad_\d+(?:\.\d+)?_norm[/.](.+)", "grad/norm@{0}"),
+        (r"Gradients/per_layer/(.+)/(norm|mean|std)", "grad/{1}@{0}"),
+        (r"Updates/per_layer/(.+)/(ratio)", "update/{1}@{0}"),
+        (r"Updates/per_layer/(.+)/(update|weight)_norm", "{1}/norm@{0}"),
+        (rf"(?:train/)?grad(?:ient)?s?[_/]?norms?/(?!(?:{_WHOLE})$)(.+)", "grad/norm@{dotted}"),
+        (
+            rf"(?:train/)?grad(?:ient)?s?/(?!(?:{_WHOLE})/)(.+)/(?:grad_|l2_)?(norm|rms|mean|std|min|max|absmax)",
+            "grad/{1}@{dotted}",
+        ),
+        (rf"(?:train/)?updates?/(?!(?:{_WHOLE})/)(.+)/(?:update_)?(ratio|norm|absmax)", "update/{1}@{dotted}"),
+        (
+            rf"(?:train/)?(?:weight|param(?:eter)?)s?/(?!(?:{_WHOLE})/)(.+)/(?:l2_)?(norm|rms|mean|std|min|max|absmax)",
+            "weight/{1}@{dotted}",
+        ),
+    )
 )
 
 _TRAINING = frozenset({"train", "training", "trn"})
@@ -138,7 +157,9 @@ def meaning(name: str) -> str | None:
         match = pattern.fullmatch(name)
         if match:
             place, *rest = match.groups()
-            return _allowed(tag.format(clean_name(place.strip()), *rest))
+            dotted = place if "." in place else place.replace("/", ".")
+            parts = clean_name(place.strip()), *map(str.lower, rest)
+            return _allowed(tag.format(*parts, dotted=clean_name(dotted.strip(" ."))))
     path, at, _ = name.partition("@")
     if at and ("/" in path or path in _OWN_WITH_PLACE):
         return _allowed(name)
