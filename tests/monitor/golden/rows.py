@@ -19,6 +19,7 @@ Rows = dict[str, Any]
 """`series`: by tag (and branch, where that is not the last) steps and bits of values; `tables`: by tag, where it is;
 `histograms`: as series; `events` in order, without times; `findings` of a replay; `branches`."""
 
+BY_THE_CLOCK = ("host/available",)  # once a second, whatever the step
 LEFT_OUT = ("time/", "throughput/", "epoch/time", "host/", "monitor/", "memory/")
 """How tags begin whose values depend on the machine: of these only the steps are compared, …"""
 KEPT = ("memory/parameters", "memory/gradients", "memory/optimizer", "memory/buffers")
@@ -45,6 +46,8 @@ def read(run: Path) -> Rows:
     for branch in stored.branches:
         where = "" if branch.number == last else f" (branch {branch.number})"
         for tag in stored.tags():
+            if tag in BY_THE_CLOCK:
+                continue
             found = stored.series(tag, branch=branch.number)
             values = found.value if _is_compared(tag) else np.zeros_like(found.value)
             series[tag + where] = {"steps": found.step.tolist(), "bits": _bits(values)}
