@@ -141,7 +141,7 @@ class Scenes:
         """The scene of a step, from all of its rows."""
         scalars: dict[str, float] = {}
         layers: dict[str, list[Layers]] = {}
-        for frame in frames:
+        for frame in sorted(frames, key=lambda frame: frame.columns.table != "step"):  # whose norm says what to look at
             if frame.columns.bins > 1:
                 continue
             split = self._split(frame.columns)

@@ -5,19 +5,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.rule import Look, Sighting
+from sonde.rules.scene import Layers
 
 _FIRST = 5
 
 
 class GradientSpikeState(NamedTuple):
-    """The last spike and its size, the first losses, and for how many the loss has been out of its band."""
+    """The last spike, its size and place, the first losses, and for how many the loss has been out of its band."""
 
     step: int = -1
     norm: float = float("nan")
     usual: float = float("nan")
+    where: tuple[str, ...] = ()
     starts: tuple[float, ...] = ()
     num_out: int = 0
 
@@ -32,7 +36,8 @@ class GradientSpike:
         the loss leaves its own band upwards (`score` deviations, a fifth of its level) within `patience` steps, to
         above the first losses of the run, and stays out for `lasting` losses: a single bad batch is over with the next
         one, and at the edge of stability the loss jumps too, and goes on to fall. Steps must have been large since, or
-        weights have changed, or the gradient have stayed high (`Picture.is_upset`): new data raise both as well.
+        weights have changed, or the gradient have stayed high (`Picture.is_upset`): new data raise both as well. Where
+        at most `most_named` parameters have `share` of the squared norm, they are named.
 
     Why it matters:
         Spikes of the gradient come before spikes of the loss, by one to a few steps.
@@ -69,6 +74,8 @@ class GradientSpike:
     least: float = 3.0
     patience: int = 5
     lasting: int = 3
+    share: float = 0.9
+    most_named: int = 3
 
     def init(self) -> GradientSpikeState:
         """Before the first step."""
@@ -81,7 +88,8 @@ class GradientSpike:
             state = state._replace(starts=(*state.starts, picture.loss))
         spikes = picture.grad_z > self.score and picture.grad_norm > self.least * picture.grad_median
         if spikes:
-            state = state._replace(step=picture.step, norm=picture.grad_norm, usual=picture.grad_median)
+            where = self._where(look.scene.layers("grad/norm"))
+            state = state._replace(step=picture.step, norm=picture.grad_norm, usual=picture.grad_median, where=where)
         if state.step < 0 or (picture.step - state.step > self.patience and not state.num_out):
             return state, ()
         rise = picture.loss - picture.loss_median
@@ -97,4 +105,14 @@ class GradientSpike:
             message += f", and the loss rose to {picture.loss:.4g} (usually {picture.loss_median:.4g})"
             evidence.append(Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_median))
         severity = Severity.WARNING if followed and picture.is_upset else Severity.INFO
-        return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.step),)
+        where = tuple(state.where)
+        return state, (Sighting(severity, message, where=where, evidence=tuple(evidence), since=state.step),)
+
+    def _where(self, norms: Layers | None) -> tuple[str, ...]:
+        """The few parameters that make up most of the squared norm of all; none where many do."""
+        if norms is None:
+            return ()
+        squares = norms.values**2
+        order = np.argsort(-squares)
+        num = 1 + int(np.searchsorted(np.cumsum(squares[order]), self.share * float(squares.sum())))
+        return tuple(norms.names[i] for i in order[:num]) if num <= self.most_named else ()
