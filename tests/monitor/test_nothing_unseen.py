@@ -26,7 +26,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             rows = torch.arange(step * 32, step * 32 + 32) % 512
             loss = nn.functional.cross_entropy(net(inputs[rows]), targets[rows])
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             weight: Any = net[2].weight
             if step in SPIKES:
                 weight.grad.mul_(1000)

@@ -197,13 +197,13 @@ class OptimizerHooks:
             self._say_resumed()
         if hooked.num_steps >= _MOST_MEASURED:
             return
-        events.tell(events.moment, "monitor")
+        events.mark("monitor")
         events.tell(events.optimizer_enters, optimizer)
         if not hooked.has_closure:
             events.tell(events.gradients, optimizer)
-        events.tell(events.moment, "monitor-done")
+        events.mark("monitor-done")
         if not isinstance(optimizer, UpdatedByHand):
-            events.tell(events.moment, "optimizer")
+            events.mark("optimizer")
         self._follow(hooked)
 
     def _post(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -227,12 +227,12 @@ class OptimizerHooks:
             return
         began = work.begin("post")
         with self._guard, torch.no_grad():
-            events.tell(events.moment, "optimizer-done")
-            events.tell(events.moment, "monitor")
+            events.mark("optimizer-done")
+            events.mark("monitor")
             if reads_gradients:
                 events.tell(events.gradients, optimizer)
             events.tell(events.optimizer_left, optimizer)
-            events.tell(events.moment, "monitor-done")
+            events.mark("monitor-done")
         work.end("post", began)
 
     def _follow(self, hooked: _Hooked) -> None:
@@ -257,12 +257,12 @@ class OptimizerHooks:
         began = work.begin("clip")
         with self._guard, torch.no_grad():
             if clip.done:
-                events.tell(events.moment, "clip-done")
-            events.tell(events.moment, "monitor")
+                events.mark("clip-done")
+            events.mark("monitor")
             events.tell(events.clip, clip)
-            events.tell(events.moment, "monitor-done")
+            events.mark("monitor-done")
             if not clip.done:
-                events.tell(events.moment, "clip")
+                events.mark("clip")
         work.end("clip", began)
 
     def _on_scaler(self, event: ScalerStep) -> None:

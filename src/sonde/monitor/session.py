@@ -169,7 +169,7 @@ class Watch:
             self._mailbox.event("sweep", {"num_steps": num_steps})
         iteration, events = self._iteration, self._events
         began = iteration.begin("step")
-        events.tell(events.moment, "monitor")
+        events.mark("monitor")
         if not iteration.is_capturing:
             self._hooks.read_replayed()
         steps = self._hooks.close_iteration()
@@ -178,7 +178,7 @@ class Watch:
             with self._guard:
                 counts = {"samples": samples, "tokens": tokens}
                 iteration.close(loss, parts or {}, counts, steps, self._probes, began)
-            events.tell(events.moment, "begin" if steps.applied or steps.skipped else "monitor-done")
+            events.mark("begin" if steps.applied or steps.skipped else "monitor-done")
         finally:
             iteration.left()
 
@@ -216,13 +216,13 @@ class Watch:
             events = self._events
             began = self._iteration.begin("data")
             events.tell(events.waited, waited_s)
-            events.tell(events.moment, "monitor")
+            events.mark("monitor")
             with self._guard:
                 self._batch_shapes = shapes_of(batch)
                 found = dict(zip(("samples", "tokens"), counts_of(batch), strict=True))
                 self._iteration.count({quantity: count for quantity, count in found.items() if count is not None})
                 events.tell(events.batch, batch, _targets(batch))
-            events.tell(events.moment, "monitor-done")
+            events.mark("monitor-done")
             self._iteration.end("data", began)
 
     def charge(self, own_s: float) -> None:

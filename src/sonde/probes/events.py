@@ -52,6 +52,11 @@ class Events:
         self.evaluated: list[Callable[[], None]] = []
         """An evaluation was reported."""
 
+    def mark(self, moment: str) -> None:
+        """A moment of the iteration has come."""
+        if self.moment:
+            self.tell(self.moment, moment)
+
     def tell(self, listeners: list[Callable[..., None]], *what: Any) -> None:
         """Tell the listeners of one of the lists."""
         for listener in listeners:

@@ -154,6 +154,8 @@ class Phases:
         self._roots = Roots(models, self._own)
         self._clock = times or _clock(device)
         self._armed = False
+        self._moments: list[Callable[[str], None]] = []
+        """Who is told of moments."""
         self._thread = 0
         self._marks: list[_Mark] = []
         self._running: str | None = None
@@ -186,11 +188,13 @@ class Phases:
             self._roots.attach(self._forward_starts, self._forward_ends)
             for seam, listener in self._seams:
                 seam.attend(listener)
+            if self.mark not in self._moments:
+                self._moments.append(self.mark)
             self._take("begin")
 
     def listen(self, events: Events) -> None:
-        """Be told of the moments of iterations, and of waits for data."""
-        events.moment.append(self.mark)
+        """Be told of the moments of armed iterations, and of waits for data."""
+        self._moments = events.moment
         events.waited.append(self.waited)
 
     def mark(self, moment: str) -> None:
@@ -230,6 +234,8 @@ class Phases:
             self._roots.release()
             for seam, listener in self._seams:
                 seam.ignore(listener)
+            if self.mark in self._moments:
+                self._moments.remove(self.mark)
         if not self._waiting or not self._clock.passed([mark.stamp for mark in self._waiting[0]]):
             return []
         values = self._split(self._waiting.popleft())
