@@ -25,7 +25,6 @@ from sonde.probes.hosts import Hosts
 from sonde.probes.logits import OutputLogits
 from sonde.probes.memory import Memory
 from sonde.probes.phases import Phases
-from sonde.probes.preflight import Preflight
 from sonde.probes.probe import Probe
 from sonde.probes.second_moments import SecondMoments
 from sonde.probes.settings import Settings
@@ -54,7 +53,6 @@ def probes() -> Iterator[list[Any]]:
         OutputLogits(models),
         Memory(models, optimizers),
         Phases(models, torch.device("cpu")),
-        Preflight(models, optimizers, lambda _check, _fact: None),
         SecondMoments(optimizers, dict),
         Settings(optimizers, lambda _kind, _data: None),
         Spectra(list),

@@ -33,6 +33,14 @@ from sonde.probes.settings import Settings
 from sonde.probes.spectra import Spectra
 from sonde.probes.stopwatch import Stopwatch
 
+_TAGS = {
+    "learning_rates": ("lr*",),
+    "gradients": ("grad/*", "clip/*", "amp/*"),
+    "weights": ("weight/*", "update/*"),
+    "preflight": ("preflight",),
+}
+"""What comes of those that do not say it themselves."""
+
 
 class ProbeSet:
     """All probes, each armed as the schedule says. One that fails does not take the others with it.
@@ -49,6 +57,7 @@ class ProbeSet:
         names: Gives the name of every parameter of the models, by its id.
         say: Told a fact that the first look at a training has found, by the name of its check.
         put_event: Told what else happens, by its kind.
+        on: The names of the probes that measure: all others are switched off.
     """
 
     def __init__(
@@ -64,6 +73,7 @@ class ProbeSet:
         names: Callable[[], Mapping[int, str]],
         say: Callable[[str, Mapping[str, Any]], None],
         put_event: Callable[[str, Mapping[str, Any]], None],
+        on: frozenset[str],
     ) -> None:
         self._schedule, self._guard, self._not_measured = schedule, guard, not_measured
 
@@ -73,31 +83,44 @@ class ProbeSet:
         self.clock = clock = Stopwatch()
         """Runs while a hook of ours keeps a forward or backward pass waiting."""
         phases, spectra = Phases(models, device, clock=clock), Spectra(parameters)
-        self._sampled: list[tuple[str, Probe]] = [
-            ("blocks", Activations(models, clock=clock)),
-            ("blocks", Gains(models, clock=clock)),
-            ("blocks", Attention(models, clock=clock)),
-            ("blocks", SecondMoments(optimizers, names, num_slots=schedule.cadences.rotating.interval_steps)),
-            ("process", phases),
-            ("process", Hosts()),
-            ("process", Allocators(lambda: [parameter.device for _, parameter in parameters()])),
-            ("resources", Memory(models, optimizers)),
-            *([("resources", Devices([device]))] if device.type == "cuda" else []),
-            ("inputs", Batches(models, clock=clock)),
-            ("batches", Features(models, clock=clock)),
-            ("batches", OutputLogits(models, clock=clock)),
-            ("spectra", spectra),
-        ]
-        self._late: list[Probe] = [phases, spectra]
-        """What they find comes in a later iteration."""
+        sampled: dict[str, tuple[str, Probe]] = {
+            "activations": ("blocks", Activations(models, clock=clock)),
+            "gains": ("blocks", Gains(models, clock=clock)),
+            "attention": ("blocks", Attention(models, clock=clock)),
+            "second_moments": (
+                "blocks",
+                SecondMoments(optimizers, names, num_slots=schedule.cadences.rotating.interval_steps),
+            ),
+            "phases": ("process", phases),
+            "hosts": ("process", Hosts()),
+            "allocators": ("process", Allocators(lambda: [parameter.device for _, parameter in parameters()])),
+            "memory": ("resources", Memory(models, optimizers)),
+            **({"devices": ("resources", Devices([device]))} if device.type == "cuda" else {}),
+            "batches": ("inputs", Batches(models, clock=clock)),
+            "features": ("batches", Features(models, clock=clock)),
+            "logits": ("batches", OutputLogits(models, clock=clock)),
+            "spectra": ("spectra", spectra),
+        }
         self._preflight = Preflight(models, optimizers, say, clock=clock)
-        self._steps, self._rates = ParameterSteps(watched, schedule), LearningRates(optimizers)
-        self._standing: list[Standing] = [
-            self._rates,
-            self._steps,
-            self._preflight,
-            Settings(optimizers, put_event),
-        ]
+        standing: dict[str, Standing] = {
+            "learning_rates": LearningRates(optimizers),
+            "parameters": ParameterSteps(watched, schedule, on),
+            "preflight": self._preflight,
+            "settings": Settings(optimizers, put_event),
+        }
+        on |= {"parameters"}
+        made = {**standing, **{name: probe for name, (_, probe) in sampled.items()}}
+        for name in sorted((made.keys() | _TAGS.keys()) - on):
+            for tag in _TAGS.get(name) or [f"{tag}*" for tag in getattr(made[name], "yields", ())]:
+                not_measured(tag, f"switched off: `probes.{name}` is false")
+            if name in made:
+                made[name].close()
+        self._sampled = [one for name, one in sampled.items() if name in on]
+        self._late: list[Probe] = [probe for _, probe in self._sampled if probe in (phases, spectra)]
+        """What they find comes in a later iteration."""
+        self._standing = [probe for name, probe in standing.items() if name in on]
+        self._discarded = [probe for probe in self._standing if isinstance(probe, LearningRates | ParameterSteps)]
+        """What they have read in a micro-step is not what will be applied."""
         for probe in (*self._standing, *(probe for _, probe in self._sampled)):
             listen = getattr(probe, "listen", None)
             if listen is not None:
@@ -122,7 +145,8 @@ class ProbeSet:
             return False
         num_begun = len(self._begun)
         with self._guard:
-            self._preflight.arm()
+            if self._preflight in self._standing:
+                self._preflight.arm()
         for family, probe in self._sampled:
             slots = self._schedule.slots(family, probe.num_slots)
             if slots:
@@ -148,8 +172,8 @@ class ProbeSet:
         return readings
 
     def discard(self) -> list[Reading]:
-        """A micro-step is over: what was read of parameters is not what will be applied."""
-        for probe in (self._rates, self._steps):
+        """A micro-step is over."""
+        for probe in self._discarded:
             with self._guard:
                 probe.collect()
         return []

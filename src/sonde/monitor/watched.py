@@ -69,6 +69,7 @@ class Watch:
         budget: float,
         cadence: Cadences | None,
         intervals: Mapping[str, int],
+        probes: frozenset[str],
         console: Console,
         on_finding: Callable[[Finding], None] | None,
         doctor: Where,
@@ -107,7 +108,7 @@ class Watch:
         self._recording = StepRecording(self._audience.entrance, micro=np.sum if micro == "sum" else np.mean)
         self._background = Background(self._mailbox, self._recording, self._notices.problem, strict=strict)
         try:
-            self._begin(optimizers, device, cadence, call, share=budget, floor_s=floor_s)
+            self._begin(optimizers, device, cadence, call, probes, share=budget, floor_s=floor_s)
         except BaseException:  # threads and the doctor's process would outlive it
             self._background.close(_CLOSE_HURRY_S)
             self._audience.close(doctor_s=0.0, services_s=0.0)
@@ -120,6 +121,7 @@ class Watch:
         device: torch.device,
         cadence: Cadences,
         call: ranks.Call,
+        on: frozenset[str],
         *,
         share: float,
         floor_s: float | None,
@@ -157,6 +159,7 @@ class Watch:
                 names,
                 notices.preflight,
                 self._put_event,
+                on,
             )
 
         made: ProbeSet | None = None
