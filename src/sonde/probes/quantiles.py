@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sonde.core.records import Float64
-from sonde.kernels.histograms import NUM_BINS, PERCENTS, SHIFT, edges, percentiles
+from sonde.kernels.histograms import NUM_BINS, NUM_COARSE, PERCENTS, SHIFT, coarse, edges, percentiles
 from sonde.kernels.uploads import uploaded
 
 _ASCENDING = edges()[0]
@@ -46,6 +46,20 @@ def condense(histogram: Tensor) -> Tensor:
     return torch.cat(
         [cumulated.index_select(1, marks), places, cumulated.gather(1, places), counts.gather(1, nearby)], dim=1
     )
+
+
+@torch.no_grad()
+def coarsened(histogram: Tensor) -> Tensor:
+    """`sonde.kernels.histograms.coarse` of histograms (n, 2048), on their device: (n, 257)."""
+    kept = histogram.new_zeros(len(histogram), NUM_COARSE + 1)
+    return kept.index_add_(1, _coarse_places(histogram.device), histogram)[:, :NUM_COARSE].contiguous()
+
+
+@functools.cache
+def _coarse_places(device: torch.device) -> Tensor:
+    """The coarse bin of each bin; one behind the last for NaN and infinity."""
+    member = coarse(np.eye(NUM_BINS, dtype=np.int32))
+    return uploaded(np.where(member.any(1), member.argmax(1), NUM_COARSE), device)
 
 
 @functools.cache
