@@ -20,6 +20,7 @@ from sonde.probes.attention import Attention
 from sonde.probes.batches import Batches
 from sonde.probes.devices import Devices
 from sonde.probes.features import Features
+from sonde.probes.flops import Flops
 from sonde.probes.gains import Gains
 from sonde.probes.hosts import Hosts
 from sonde.probes.logits import OutputLogits
@@ -48,6 +49,7 @@ def probes() -> Iterator[list[Any]]:
         Batches(models),
         Devices([]),
         Features(models),
+        Flops(models),
         Gains(models),
         Hosts(),
         OutputLogits(models),

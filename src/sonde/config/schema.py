@@ -60,6 +60,7 @@ class Probes:
     hosts: bool = True
     allocators: bool = True
     memory: bool = True
+    flops: bool = True
     devices: bool = True
     batches: bool = True
     features: bool = True

@@ -16,6 +16,7 @@ from sonde.probes.calls import CALLS
 from sonde.probes.devices import Devices
 from sonde.probes.events import Events
 from sonde.probes.features import Features
+from sonde.probes.flops import Flops
 from sonde.probes.gains import Gains
 from sonde.probes.hosts import Hosts
 from sonde.probes.learning_rates import LearningRates
@@ -95,6 +96,7 @@ class ProbeSet:
             "hosts": ("process", Hosts()),
             "allocators": ("process", Allocators(lambda: [parameter.device for _, parameter in parameters()])),
             "memory": ("resources", Memory(models, optimizers)),
+            "flops": ("resources", Flops(models, clock=clock)),
             **({"devices": ("resources", Devices([device]))} if device.type == "cuda" else {}),
             "batches": ("inputs", Batches(models, clock=clock)),
             "features": ("batches", Features(models, clock=clock)),
@@ -170,6 +172,13 @@ class ProbeSet:
             with self._guard:
                 self._tell(probe)
         return readings
+
+    def pass_over(self) -> None:
+        """Something that is no part of the training is about to happen: what has its turn goes without it."""
+        armed, self._armed = self._armed, []
+        for probe in armed:
+            with self._guard:
+                probe.collect()
 
     def discard(self) -> list[Reading]:
         """A micro-step is over."""

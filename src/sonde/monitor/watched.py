@@ -35,6 +35,7 @@ from sonde.probes.events import Events
 from sonde.probes.optimizers import WatchedOptimizer
 from sonde.probes.parameters import parameter_names
 from sonde.probes.schedule import Schedule
+from sonde.probes.validation_gradients import gradient_norm
 from sonde.sinks.sink import Sink
 from sonde.store import endings
 from sonde.store.writer import Writer
@@ -297,13 +298,20 @@ class Watch:
             self._notices.not_measured(tag, reason)
 
     def evaluate(
-        self, *, loss: Tensor | float | None = None, metrics: Mapping[str, Tensor | float] | None = None
+        self,
+        *,
+        loss: Tensor | float | None = None,
+        metrics: Mapping[str, Tensor | float] | None = None,
+        gradient_of: Callable[[], Tensor] | None = None,
     ) -> None:
         """Record an evaluation of the model as it is after the last step.
 
         Args:
             loss: On the validation set, `val/loss`.
             metrics: Others, by name: `val/<name>`.
+            gradient_of: Gives the loss of a validation batch: the norm of its gradient becomes `val/grad_norm`, and
+                `val/grad_norm_ratio` against the last step's. It costs a forward and a backward, which leave the
+                `grad` of parameters, buffers and random numbers as they were.
         """
         if self._closed:
             return
@@ -318,6 +326,14 @@ class Watch:
                     late[tag] = value.detach().double().mean()
                 else:
                     here[tag] = plain(value)
+        if gradient_of is not None:
+            with self._guard:
+                self._probes.pass_over()
+                norm = gradient_norm(gradient_of, self._models.values())
+                if norm.device == self._iteration.device:
+                    late["val/grad_norm"] = norm
+                else:
+                    here["val/grad_norm"] = plain(norm)
         if here or late:
             with self._guard:
                 self._iteration.put_row("evaluation", here, late)
