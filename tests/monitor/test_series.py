@@ -25,8 +25,10 @@ from sonde.probes.gains import Gains
 from sonde.probes.hosts import Hosts
 from sonde.probes.logits import OutputLogits
 from sonde.probes.memory import Memory
+from sonde.probes.operators import Operators
 from sonde.probes.phases import Phases
 from sonde.probes.probe import Probe
+from sonde.probes.reductions import Reductions
 from sonde.probes.second_moments import SecondMoments
 from sonde.probes.settings import Settings
 from sonde.probes.spectra import Spectra
@@ -52,9 +54,11 @@ def probes() -> Iterator[list[Any]]:
         Flops(models),
         Gains(models),
         Hosts(),
+        Operators(torch.device("cpu"), lambda _kind, _data: None),
         OutputLogits(models),
         Memory(models, optimizers),
         Phases(models, torch.device("cpu")),
+        Reductions(models),
         SecondMoments(optimizers, dict),
         Settings(optimizers, lambda _kind, _data: None),
         Spectra(list),

@@ -61,11 +61,13 @@ class Probes:
     allocators: bool = True
     memory: bool = True
     flops: bool = True
+    reductions: bool = True
     devices: bool = True
     batches: bool = True
     features: bool = True
     logits: bool = True
     spectra: bool = True
+    operators: bool = False
 
     @property
     def on(self) -> frozenset[str]:

@@ -22,18 +22,21 @@ from sonde.probes.hosts import Hosts
 from sonde.probes.learning_rates import LearningRates
 from sonde.probes.logits import OutputLogits
 from sonde.probes.memory import Memory
+from sonde.probes.operators import Operators
 from sonde.probes.optimizers import WatchedOptimizer
 from sonde.probes.parameter_steps import ParameterSteps
 from sonde.probes.parameters import Watched
 from sonde.probes.phases import Phases
 from sonde.probes.preflight import Preflight
 from sonde.probes.probe import Probe, Reading, Standing
+from sonde.probes.reductions import Reductions
 from sonde.probes.schedule import Schedule
 from sonde.probes.second_moments import SecondMoments
 from sonde.probes.settings import Settings
 from sonde.probes.spectra import Spectra
 from sonde.probes.stopwatch import Stopwatch
 
+_PROFILED_STEPS, _WARM_UP_STEPS = 3, 10  # where the configuration asks for it: the first steps are unlike others
 _TAGS = {
     "learning_rates": ("lr*",),
     "gradients": ("grad/*", "clip/*", "amp/*"),
@@ -97,6 +100,7 @@ class ProbeSet:
             "allocators": ("process", Allocators(lambda: [parameter.device for _, parameter in parameters()])),
             "memory": ("resources", Memory(models, optimizers)),
             "flops": ("resources", Flops(models, clock=clock)),
+            "reductions": ("resources", Reductions(models)),
             **({"devices": ("resources", Devices([device]))} if device.type == "cuda" else {}),
             "batches": ("inputs", Batches(models, clock=clock)),
             "features": ("batches", Features(models, clock=clock)),
@@ -104,13 +108,17 @@ class ProbeSet:
             "spectra": ("spectra", spectra),
         }
         self._preflight = Preflight(models, optimizers, say, clock=clock)
+        self._operators = Operators(device, put_event)
         standing: dict[str, Standing] = {
             "learning_rates": LearningRates(optimizers),
             "parameters": ParameterSteps(watched, schedule, on),
             "preflight": self._preflight,
             "settings": Settings(optimizers, put_event),
+            "operators": self._operators,
         }
-        on |= {"parameters"}
+        if "operators" in on:
+            self._operators.request(_PROFILED_STEPS, after=_WARM_UP_STEPS)
+        on |= {"parameters", "operators"}
         made = {**standing, **{name: probe for name, (_, probe) in sampled.items()}}
         for name in sorted((made.keys() | _TAGS.keys()) - on):
             for tag in _TAGS.get(name) or [f"{tag}*" for tag in getattr(made[name], "yields", ())]:
@@ -149,7 +157,9 @@ class ProbeSet:
         with self._guard:
             if self._preflight in self._standing:
                 self._preflight.arm()
-        for family, probe in self._sampled:
+            if self._operators.arm():
+                return True
+        for family, probe in () if self._operators.is_profiling else self._sampled:
             slots = self._schedule.slots(family, probe.num_slots)
             if slots:
                 self._armed.append(probe)  # also where it fails: what it has hooked by then must go
@@ -168,10 +178,14 @@ class ProbeSet:
         for probe in everyone:
             with self._guard:
                 readings += probe.collect()
-        for probe in armed:
+        for probe in (*armed, self._operators):
             with self._guard:
                 self._tell(probe)
         return readings
+
+    def profile(self, num_steps: int) -> None:
+        """Have the operators of the next steps timed; sampled probes rest in them."""
+        self._operators.request(num_steps)
 
     def pass_over(self) -> None:
         """Something that is no part of the training is about to happen: what has its turn goes without it."""
@@ -187,7 +201,7 @@ class ProbeSet:
                 probe.collect()
         return []
 
-    def _tell(self, probe: Probe) -> None:
+    def _tell(self, probe: Probe | Standing) -> None:
         for tag, reason in probe.not_measured().items():
             self._not_measured(tag, reason)
 

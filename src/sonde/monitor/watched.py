@@ -356,6 +356,18 @@ class Watch:
         self._schedule.burst(num_steps)
         self._put_event("burst", {"num_steps": num_steps})
 
+    def profile(self, num_steps: int = 3) -> None:
+        """Have torch's profiler time the operators of the next steps: the shares of each kind become `operator/*`.
+
+        The steps themselves are slower than others; what they compute is the same.
+
+        Args:
+            num_steps: At least 1.
+        """
+        if num_steps < 1:
+            raise ValueError(f"`profile(num_steps=...)` must be at least 1, got {num_steps}.")
+        self._probes.profile(num_steps)
+
     def _put_event(self, kind: str, data: Mapping[str, Any]) -> None:
         background = getattr(self, "_background", None)
         if background is None:  # nothing was recorded yet
