@@ -27,6 +27,7 @@ from sonde.probes.logits import OutputLogits
 from sonde.probes.memory import Memory
 from sonde.probes.operators import Operators
 from sonde.probes.phases import Phases
+from sonde.probes.predictiveness import Predictiveness
 from sonde.probes.probe import Probe
 from sonde.probes.reductions import Reductions
 from sonde.probes.second_moments import SecondMoments
@@ -59,6 +60,7 @@ def probes() -> Iterator[list[Any]]:
         Memory(models, optimizers),
         Phases(models, torch.device("cpu")),
         Reductions(models),
+        Predictiveness(models),
         SecondMoments(optimizers, dict),
         Settings(optimizers, lambda _kind, _data: None),
         Spectra(list),

@@ -14,7 +14,7 @@ from . import loops
 
 NAMES = [item.name for item in dataclasses.fields(Probes) if item.default]
 # On a CPU nothing comes of these.
-SILENT = {"allocators", "devices", "attention", "second_moments", "preflight", "reductions"}
+SILENT = {"allocators", "devices", "attention", "second_moments", "preflight", "reductions", "predictiveness"}
 
 
 def recorded(run: Path, **probes: bool) -> tuple[set[str], dict[str, str]]:

@@ -57,6 +57,7 @@ class Probes:
     attention: bool = True
     second_moments: bool = True
     phases: bool = True
+    predictiveness: bool = True
     hosts: bool = True
     allocators: bool = True
     memory: bool = True

@@ -27,6 +27,7 @@ from sonde.probes.optimizers import WatchedOptimizer
 from sonde.probes.parameter_steps import ParameterSteps
 from sonde.probes.parameters import Watched
 from sonde.probes.phases import Phases
+from sonde.probes.predictiveness import Predictiveness
 from sonde.probes.preflight import Preflight
 from sonde.probes.probe import Probe, Reading, Standing
 from sonde.probes.reductions import Reductions
@@ -96,6 +97,7 @@ class ProbeSet:
                 SecondMoments(optimizers, names, num_slots=schedule.cadences.rotating.interval_steps),
             ),
             "phases": ("process", phases),
+            "predictiveness": ("process", Predictiveness(models, clock=clock)),
             "hosts": ("process", Hosts()),
             "allocators": ("process", Allocators(lambda: [parameter.device for _, parameter in parameters()])),
             "memory": ("resources", Memory(models, optimizers)),

@@ -204,6 +204,7 @@ class Watch:
         parts: Mapping[str, Tensor | float] | None = None,
         samples: int | None = None,
         tokens: int | None = None,
+        again: Callable[[], Tensor] | None = None,
     ) -> None:
         """Close an iteration of the loop. Never waits for the device.
 
@@ -216,6 +217,8 @@ class Watch:
             parts: Components of the loss, by name.
             samples: Examples in the batch, for the throughput; found out where `data` is used.
             tokens: Tokens in the batch, likewise.
+            again: Computes the loss of the same batch once more (`lambda: criterion(model(x), y)`): called at some
+                steps, for `grad/predictiveness`. Random numbers and buffers are left as they were.
         """
         if self._closed:
             return
@@ -230,6 +233,8 @@ class Watch:
         steps = self._hooks.close_iteration()
         try:
             events.tell(events.loss, loss)
+            if again is not None:
+                events.tell(events.again, again)
             with self._guard:
                 counts = {"samples": samples, "tokens": tokens}
                 iteration.close(loss, parts or {}, counts, steps, self._probes, began)
