@@ -1,6 +1,7 @@
 """Predicted and real changes of a batch's loss against those of a plain float64 training."""
 
 import copy
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +48,7 @@ def trained(run: Path, *, asks: bool) -> Trained:
             moves = [p.detach().double() - q.double() for p, q in zip(net.parameters(), before, strict=True)]
             predicted = sum(float((g.double() * m).sum()) for g, m in zip(gradients, moves, strict=True))
             changes.append((predicted, float(made)))
-            again: dict[str, Any] = {"again": lambda batch=batch: loops.loss_of(net, batch)} if asks else {}
+            again: dict[str, Any] = {"again": partial(loops.loss_of, net, batch)} if asks else {}
             watch.step(loss, **again)
             optimizer.zero_grad()
     return Trained(run, [*losses, *(tensor.clone() for tensor in net.state_dict().values())], changes)
@@ -104,7 +105,7 @@ def test_accumulated_gradients_are_not_measured(tmp_path: Path) -> None:
             if i % 2:
                 optimizer.step()
                 optimizer.zero_grad()
-            watch.step(loss, again=lambda batch=batch: loops.loss_of(net, batch))
+            watch.step(loss, again=partial(loops.loss_of, net, batch))
     run = sonde.load(tmp_path / "run")
     assert not run.tags("grad/pred*")
     said = {event.data["tag"]: event.data["reason"] for event in run.events("not-measured")}

@@ -31,7 +31,7 @@ def test_times_are_those_of_the_last_iteration_that_torch_timed() -> None:
     assert iteration(probe, work) == {}  # torch knows the times of an iteration in the next
     for _ in range(3):
         found = iteration(probe, work)
-        told = net._get_ddp_logging_data()
+        told = net._get_ddp_logging_data()  # type: ignore[no-untyped-call]
         whole, hidden = (told[f"backward_{name}_time"] * 1e-9 for name in ("comm", "compute_comm_overlap"))
         assert found["time/reduction"] == pytest.approx(whole)
         assert found["time/reduction_exposed"] == pytest.approx(whole - hidden)

@@ -121,7 +121,7 @@ class ProbeSet:
         if "operators" in on:
             self._operators.request(_PROFILED_STEPS, after=_WARM_UP_STEPS)
         on |= {"parameters", "operators"}
-        made = {**standing, **{name: probe for name, (_, probe) in sampled.items()}}
+        made: dict[str, Probe | Standing] = {**standing, **{name: probe for name, (_, probe) in sampled.items()}}
         for name in sorted((made.keys() | _TAGS.keys()) - on):
             for tag in _TAGS.get(name) or [f"{tag}*" for tag in getattr(made[name], "yields", ())]:
                 not_measured(tag, f"switched off: `probes.{name}` is false")
@@ -180,7 +180,8 @@ class ProbeSet:
         for probe in everyone:
             with self._guard:
                 readings += probe.collect()
-        for probe in (*armed, self._operators):
+        everyone = [*armed, self._operators]
+        for probe in everyone:
             with self._guard:
                 self._tell(probe)
         return readings

@@ -109,7 +109,7 @@ def _positions(module: nn.Module, x: Tensor, y: Tensor) -> float:
     return y.numel() / y.shape[-1] if y.shape[-1] else 0.0
 
 
-def _weights(module: nn.Module, x: Tensor, y: Tensor) -> list[Tensor]:
+def _weights(module: nn.Module, x: Tensor, y: Tensor) -> Sequence[Tensor]:
     own = [p for p in module.parameters(recurse=isinstance(module, nn.MultiheadAttention)) if p.dim() > 1]
     if isinstance(module, _MATRICES):
         return own

@@ -84,7 +84,7 @@ class Operators:
             return False
         self._num_steps, self._wanted = self._wanted, 0
         self._left = self._num_steps
-        if torch.autograd._profiler_enabled():
+        if torch._C._autograd._profiler_enabled():
             self._reason = "the training is being profiled already, and torch has one profiler"
             return False
         self._reason = ""

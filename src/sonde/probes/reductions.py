@@ -1,7 +1,7 @@
 """How long data-parallel ranks take to reduce their gradients, as torch itself times it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from torch import distributed, nn
@@ -63,7 +63,7 @@ class Reductions:
         armed, self._armed = self._armed, False
         if not armed:
             return []
-        notes = [wrapper._get_ddp_logging_data() for wrapper in self._wrappers]
+        notes: list[dict[str, Any]] = [dict(w._get_ddp_logging_data()) for w in self._wrappers]  # type: ignore[no-untyped-call]
         iterations = [int(note.get("iteration", 0)) for note in notes]
         timed = [note for note in notes if note.get("backward_comm_time", 0) > 0]
         self._num_looks += 1
