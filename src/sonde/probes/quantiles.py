@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sonde.core.records import Float64
-from sonde.kernels.histograms import NUM_BINS, NUM_COARSE, PERCENTS, SHIFT, coarse, edges, percentiles
+from sonde.kernels.histograms import NUM_BINS, NUM_COARSE, PERCENTS, SHIFT, coarse_edges, edges, percentiles
 from sonde.kernels.uploads import uploaded
 
 _ASCENDING = edges()[0]
@@ -58,8 +58,12 @@ def coarsened(histogram: Tensor) -> Tensor:
 @functools.cache
 def _coarse_places(device: torch.device) -> Tensor:
     """The coarse bin of each bin; one behind the last for NaN and infinity."""
-    member = coarse(np.eye(NUM_BINS, dtype=np.int32))
-    return uploaded(np.where(member.any(1), member.argmax(1), NUM_COARSE), device)
+    smallest = (np.arange(NUM_BINS, dtype=np.uint32) << SHIFT).view(np.float32)  # in magnitude
+    middle, is_finite = NUM_COARSE // 2, np.isfinite(smallest)
+    towards = np.searchsorted(coarse_edges()[0][middle + 1 :], np.abs(smallest[is_finite]), side="right")
+    places = np.full(NUM_BINS, NUM_COARSE)
+    places[is_finite] = middle + np.where(np.signbit(smallest[is_finite]), -towards, towards)
+    return uploaded(places, device)
 
 
 @functools.cache

@@ -27,5 +27,5 @@ def gradient_norm(loss: Callable[[], Tensor], models: Iterable[nn.Module]) -> Te
     trained = [p for model in modules for p in model.parameters() if p.requires_grad]
     with untouched(modules), torch.enable_grad():
         found = torch.autograd.grad(loss(), trained, allow_unused=True)
-        norm: Tensor = tensor_norms([gradient for gradient in found if gradient is not None]).norm()  # type: ignore[no-untyped-call]
+        norm: Tensor = tensor_norms([gradient for gradient in found if gradient is not None]).norm()
     return norm
