@@ -98,3 +98,19 @@ def test_a_curve_whose_rows_are_damaged_is_said_to_be_unreadable(call: Call, tmp
         block.write_bytes(b"no Parquet")
     outcome = call("show", tmp_path / "run")
     assert "loss: its rows cannot be read" in outcome.stdout
+
+
+def test_a_target_is_answered_in_a_line_and_in_json(call: Call, runs: Path) -> None:
+    first = sonde.load(runs / "healthy").series("loss").value[0]
+    target = f"loss={first}"
+    assert call("show", runs / "healthy", "--target", target).stdout.startswith("loss ")
+    (shown,) = strict_json.loads(call("show", runs / "healthy", "--target", target, "--json").stdout)["targets"]
+    assert (shown["tag"], shown["step"]) == ("loss", 1)
+
+
+def test_a_target_that_is_no_series_and_number_is_refused(call: Call, runs: Path) -> None:
+    for target, said in (("loss", "such as loss=0.5, got 'loss'"), ("loss=low", "got 'loss=low'"), ("los=1", "los")):
+        outcome = call("show", runs / "healthy", "--target", target)
+        assert outcome.returncode == 2
+        assert said in outcome.stderr
+        assert "Traceback" not in outcome.stderr

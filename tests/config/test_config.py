@@ -100,6 +100,7 @@ def test_every_variable_sets_its_key(project: Path) -> None:
         "SONDE_DOCTOR": "thread",
         "SONDE_PROFILE": str(project / "profile.toml"),
         "SONDE_CADENCE": "layers=20 early_steps=0",
+        "SONDE_PROBES": "spectra=off",
         "SONDE_RULES": "GRD008.window=4",
         "SONDE_SINKS": "tensorboard",
         "SONDE_ALERTS": "on",
@@ -122,6 +123,7 @@ def test_every_variable_sets_its_key(project: Path) -> None:
     assert set(said) <= origins, set(said) - origins
     assert told["budget"]["value"] == float("inf")
     assert told["cadence.early_steps"]["value"] == 0
+    assert (told["probes.spectra"]["value"], told["probes.gains"]["value"]) == (False, True)
     assert told["alerts.mail.to"]["value"] == ["a@example.org", "b@example.org"]
     assert len(told["alerts.apprise.urls"]["value"]) == 2
 
@@ -142,6 +144,11 @@ def test_alerts_can_be_switched_off_in_the_environment(project: Path) -> None:
         ('preset = "loud"', "FILE: `preset` must be one of none, quiet, stability, tuning, got 'loud'."),
         ("[cadence]\nlayres = 3", "FILE: `cadence.layres` is no setting; did you mean `cadence.layers`?"),
         ("[cadence]\nlayers = 0", "FILE: `cadence.layers` must be at least 1, got 0."),
+        (
+            "[probes]\nactivation = false",
+            "FILE: `probes.activation` is no setting; did you mean `probes.activations`? Allowed: activations, ",
+        ),
+        ("[probes]\ngains = 0", "FILE: `probes.gains` must be true or false, got 0."),
         ("cadence = 3", "FILE: `cadence` must be a table, got int."),
         (
             "[rules]\nGRD008.windw = 3",

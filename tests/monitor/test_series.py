@@ -20,12 +20,16 @@ from sonde.probes.attention import Attention
 from sonde.probes.batches import Batches
 from sonde.probes.devices import Devices
 from sonde.probes.features import Features
+from sonde.probes.flops import Flops
 from sonde.probes.gains import Gains
 from sonde.probes.hosts import Hosts
 from sonde.probes.logits import OutputLogits
 from sonde.probes.memory import Memory
+from sonde.probes.operators import Operators
 from sonde.probes.phases import Phases
+from sonde.probes.predictiveness import Predictiveness
 from sonde.probes.probe import Probe
+from sonde.probes.reductions import Reductions
 from sonde.probes.second_moments import SecondMoments
 from sonde.probes.settings import Settings
 from sonde.probes.spectra import Spectra
@@ -48,11 +52,15 @@ def probes() -> Iterator[list[Any]]:
         Batches(models),
         Devices([]),
         Features(models),
+        Flops(models),
         Gains(models),
         Hosts(),
+        Operators(torch.device("cpu"), lambda _kind, _data: None),
         OutputLogits(models),
         Memory(models, optimizers),
         Phases(models, torch.device("cpu")),
+        Reductions(models),
+        Predictiveness(models),
         SecondMoments(optimizers, dict),
         Settings(optimizers, lambda _kind, _data: None),
         Spectra(list),

@@ -29,5 +29,6 @@ def iteration(probe: Probe, work: Callable[[], Any], slots: Sequence[int] | None
         )
         for row in reading.report(numbers.numpy()):
             assert len(row.values) == row.columns.width
-            found.update(zip(row.columns.tags, map(float, row.values), strict=True))
+            if row.columns.bins == 1:
+                found.update(zip(row.columns.tags, map(float, row.values), strict=True))
     return found

@@ -16,8 +16,8 @@ from tests.probes.armed import iteration
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from sonde.core.frames import MISSING_BITS
-from sonde.kernels.histograms import PERCENTS
+from sonde.core.frames import MISSING_BITS, Detail
+from sonde.kernels.histograms import PERCENTS, coarse_edges
 from sonde.probes.activation_functions import ACTIVATION_FUNCTIONS, activation_function
 from sonde.probes.activations import Activations
 
@@ -122,6 +122,49 @@ def test_statistics_are_those_of_the_outputs_as_they_came(model: str, seed: int)
         _assert_right(found, name, outputs[name])
     paths = {tag.partition("@")[0] + "@" for tag in found}
     assert paths <= set(probe.yields)
+
+
+def _histograms(probe: Activations, work: Callable[[], Any]) -> dict[str, Any]:
+    """The histograms that an iteration with all slots armed gives, by tag."""
+    probe.arm(range(probe.num_slots))
+    work()
+    found: dict[str, Any] = {}
+    for reading in probe.collect():
+        numbers = torch.cat([tensor.detach().double().reshape(-1) for tensor in reading.tensors]).numpy()
+        for row in reading.report(numbers):
+            if row.columns.bins > 1:
+                assert row.columns.detail is Detail.DISTRIBUTION
+                found.update(zip(row.columns.tags, row.values.reshape(-1, row.columns.bins), strict=True))
+    return found
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_histograms_count_the_outputs_in_the_bins_of_the_other_histograms(model: str) -> None:
+    make, draw = MODELS[model]
+    net, data = make(), draw()
+    outputs = _outputs(net, data)
+    found = _histograms(Activations({"": net}), lambda: net(data).sum().backward())
+    assert {"act/histogram@0"} <= set(found)
+    lower, upper = coarse_edges()
+    for tag, counts in found.items():
+        values = outputs[tag.partition("@")[2]].double().numpy().reshape(-1, 1)
+        inside = np.where(lower >= 0, (lower <= values) & (values < upper), (lower < values) & (values <= upper))
+        wanted = inside.sum(0)
+        wanted[len(lower) // 2] = ((lower < values) & (values < upper))[:, len(lower) // 2].sum()
+        np.testing.assert_array_equal(counts, wanted, err_msg=tag)
+
+
+def test_nan_and_infinity_are_in_no_bin_of_a_histogram() -> None:
+    net = nn.Sequential(nn.Identity())
+    values = torch.tensor([[math.nan, math.inf, -math.inf, 1.0, -3.0]], requires_grad=True)
+    counts = _histograms(Activations({"": net}), lambda: net(values))["act/histogram@0"]
+    assert counts.sum() == 2
+
+
+def test_the_histograms_of_an_iteration_are_bounded() -> None:
+    net = nn.Sequential(*(nn.Linear(2, 2) for _ in range(100)))
+    found = _histograms(Activations({"": net}), lambda: net(torch.ones(3, 2)))
+    assert 0 < len(found) <= 32
 
 
 def test_change_in_place_afterwards_falsifies_nothing() -> None:
@@ -434,7 +477,7 @@ def test_nothing_is_left_and_copies_are_clean() -> None:
     torch.save(net, file)
     file.seek(0)
     copies = [copy.deepcopy(net), pickle.loads(pickle.dumps(net)), torch.load(file, weights_only=False)]
-    assert len(probe.collect()) == 2
+    assert len(probe.collect()) == 4  # of each module its numbers and its histogram
     assert num_told(net) == 0
     for twin in copies:
         assert torch.equal(twin(data), net(data))

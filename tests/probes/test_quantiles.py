@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.kernels import tensor_stats
-from sonde.kernels.histograms import percentiles
-from sonde.probes.quantiles import SIZE, Shapes, condense
+from sonde.kernels.histograms import NUM_BINS, coarse, percentiles
+from sonde.probes.quantiles import SIZE, Shapes, coarsened, condense
 
 _numbers = st.floats(width=32, allow_nan=True, allow_infinity=True)
 
@@ -36,3 +36,8 @@ def test_shares_are_counted(values: list[float]) -> None:
         np.testing.assert_allclose(shapes.underflow([dtype]), wanted)
     np.testing.assert_allclose(shapes.positive(), np.mean(x > 0) if len(x) else np.nan)
     assert np.isnan(shapes.underflow([torch.float64])).all()
+
+
+def test_histograms_are_made_coarse_on_their_device_as_they_are_kept() -> None:
+    counts = np.random.default_rng(0).integers(0, 1000, (3, NUM_BINS)).astype(np.int32)
+    np.testing.assert_array_equal(coarsened(torch.from_numpy(counts)).numpy(), coarse(counts))

@@ -1,5 +1,6 @@
 """`sonde show`: one run at a glance."""
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +10,7 @@ import typer
 from sonde.cli import console
 
 if TYPE_CHECKING:
+    from sonde.reports.reaching import Reached
     from sonde.store.reader import Run
 
 _MOST_PARTS = 200
@@ -17,21 +19,45 @@ _MOST_PARTS = 200
 def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TAG=VALUE", help="What it took to reach this value; may be given several times."),
+    ] = None,
 ) -> None:
     """Show one run: its state, the curve of its loss, last values, model, configuration, machine and events.
+
+    With --target: when a series first came to a value, from the side on which it began, and the training time, samples
+    and floating-point operations up to there.
 
     Example:
       sonde show runs/demo
       sonde show runs/demo --json | jq .last.loss.value
+      sonde show runs/demo --target loss=0.5 --target val/accuracy=0.9
     """
     import sonde
     from sonde.cli.page import page
 
     opened = sonde.load(run)
+    targets = [_reached(opened, one) for one in target or ()]
     if json:
-        console.result_json(as_json(opened))
+        console.result_json({**as_json(opened), **({"targets": [asdict(one) for one in targets]} if targets else {})})
+    elif targets:
+        console.result(*map(str, targets))
     else:
         console.result(page(opened, width=console.curve_width()))
+
+
+def _reached(run: "Run", target: str) -> "Reached":
+    from sonde.reports.reaching import reached
+
+    tag, _, value = target.rpartition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not tag or not math.isfinite(number):
+        raise console.CommandError(f"--target must be a series and a number, such as loss=0.5, got {target!r}")
+    return reached(run, tag, number)
 
 
 def as_json(run: "Run") -> dict[str, Any]:

@@ -44,6 +44,39 @@ class Cadence:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Probes:
+    """Which probes measure, each by the name of its file in `sonde.probes`."""
+
+    learning_rates: bool = True
+    gradients: bool = True
+    weights: bool = True
+    preflight: bool = True
+    settings: bool = True
+    activations: bool = True
+    gains: bool = True
+    attention: bool = True
+    second_moments: bool = True
+    phases: bool = True
+    predictiveness: bool = True
+    hosts: bool = True
+    allocators: bool = True
+    memory: bool = True
+    flops: bool = True
+    reductions: bool = True
+    devices: bool = True
+    batches: bool = True
+    features: bool = True
+    logits: bool = True
+    spectra: bool = True
+    operators: bool = False
+
+    @property
+    def on(self) -> frozenset[str]:
+        """The names of those that measure."""
+        return frozenset(name for name in self.__slots__ if getattr(self, name))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Config:
     """The whole configuration.
 
@@ -55,6 +88,7 @@ class Config:
         doctor: Where rows are judged.
         profile: A file of rules' settings, as `sonde calibrate` writes.
         cadence: How often families are measured.
+        probes: Which probes measure.
         rules: Settings of rules by name, as `rules.configuring.configured` takes them.
         sinks: Loggers to be fed.
         alerts: What is told when, and to whom.
@@ -67,6 +101,7 @@ class Config:
     doctor: Literal["process", "thread", "off"] = "process"
     profile: str = ""
     cadence: Cadence = Cadence()
+    probes: Probes = Probes()
     rules: Mapping[str, Any] = field(default_factory=dict)
     sinks: tuple[Choice, ...] = ()
     alerts: AlertsConfig = field(default_factory=AlertsConfig)

@@ -17,22 +17,35 @@ from sonde.probes.calls import CALLS
 from sonde.probes.devices import Devices
 from sonde.probes.events import Events
 from sonde.probes.features import Features
+from sonde.probes.flops import Flops
 from sonde.probes.gains import Gains
 from sonde.probes.hosts import Hosts
 from sonde.probes.learning_rates import LearningRates
 from sonde.probes.logits import OutputLogits
 from sonde.probes.memory import Memory
+from sonde.probes.operators import Operators
 from sonde.probes.optimizers import WatchedOptimizer
 from sonde.probes.parameter_steps import ParameterSteps
 from sonde.probes.parameters import Watched
 from sonde.probes.phases import Phases
+from sonde.probes.predictiveness import Predictiveness
 from sonde.probes.preflight import Preflight
 from sonde.probes.probe import Probe, Reading, Standing
+from sonde.probes.reductions import Reductions
 from sonde.probes.schedule import Schedule
 from sonde.probes.second_moments import SecondMoments
 from sonde.probes.settings import Settings
 from sonde.probes.spectra import Spectra
 from sonde.probes.stopwatch import Stopwatch
+
+_PROFILED_STEPS, _WARM_UP_STEPS = 3, 10  # where the configuration asks for it: the first steps are unlike others
+_TAGS = {
+    "learning_rates": ("lr*",),
+    "gradients": ("grad/*", "clip/*", "amp/*"),
+    "weights": ("weight/*", "update/*"),
+    "preflight": ("preflight",),
+}
+"""What comes of those that do not say it themselves."""
 
 
 class ProbeSet:
@@ -49,6 +62,7 @@ class ProbeSet:
         notices: Say what cannot be measured, and what the first look at a training has found.
         names: Gives the name of every parameter of the models, by its id.
         put_event: Told what else happens, by its kind.
+        on: The names of the probes that measure: all others are switched off.
     """
 
     def __init__(
@@ -64,6 +78,7 @@ class ProbeSet:
         *,
         names: Callable[[], Mapping[int, str]],
         put_event: Callable[[str, Mapping[str, Any]], None],
+        on: frozenset[str],
     ) -> None:
         self._schedule, self._guard, self._notices = schedule, guard, notices
 
@@ -73,31 +88,51 @@ class ProbeSet:
         self.clock = clock = Stopwatch()
         """Runs while a hook of ours keeps a forward or backward pass waiting."""
         phases, spectra = Phases(models, device, clock=clock), Spectra(parameters)
-        self._sampled: list[tuple[str, Probe]] = [
-            ("blocks", Activations(models, clock=clock)),
-            ("blocks", Gains(models, clock=clock)),
-            ("blocks", Attention(models, clock=clock)),
-            ("blocks", SecondMoments(optimizers, names, num_slots=schedule.cadences.rotating.interval_steps)),
-            ("process", phases),
-            ("process", Hosts()),
-            ("process", Allocators(lambda: [parameter.device for _, parameter in parameters()])),
-            ("resources", Memory(models, optimizers)),
-            *([("resources", Devices([device]))] if device.type == "cuda" else []),
-            ("inputs", Batches(models, clock=clock)),
-            ("batches", Features(models, clock=clock)),
-            ("batches", OutputLogits(models, clock=clock)),
-            ("spectra", spectra),
-        ]
-        self._late: list[Probe] = [phases, spectra]
-        """What they find comes in a later iteration."""
+        sampled: dict[str, tuple[str, Probe]] = {
+            "activations": ("blocks", Activations(models, clock=clock)),
+            "gains": ("blocks", Gains(models, clock=clock)),
+            "attention": ("blocks", Attention(models, clock=clock)),
+            "second_moments": (
+                "blocks",
+                SecondMoments(optimizers, names, num_slots=schedule.cadences.rotating.interval_steps),
+            ),
+            "phases": ("process", phases),
+            "predictiveness": ("process", Predictiveness(models, clock=clock)),
+            "hosts": ("process", Hosts()),
+            "allocators": ("process", Allocators(lambda: [parameter.device for _, parameter in parameters()])),
+            "memory": ("resources", Memory(models, optimizers)),
+            "flops": ("resources", Flops(models, clock=clock)),
+            "reductions": ("resources", Reductions(models)),
+            **({"devices": ("resources", Devices([device]))} if device.type == "cuda" else {}),
+            "batches": ("inputs", Batches(models, clock=clock)),
+            "features": ("batches", Features(models, clock=clock)),
+            "logits": ("batches", OutputLogits(models, clock=clock)),
+            "spectra": ("spectra", spectra),
+        }
         self._preflight = Preflight(models, optimizers, notices.preflight, clock=clock)
-        self._steps, self._rates = ParameterSteps(watched, schedule), LearningRates(optimizers)
-        self._standing: list[Standing] = [
-            self._rates,
-            self._steps,
-            self._preflight,
-            Settings(optimizers, put_event),
-        ]
+        self._operators = Operators(device, put_event)
+        standing: dict[str, Standing] = {
+            "learning_rates": LearningRates(optimizers),
+            "parameters": ParameterSteps(watched, schedule, on),
+            "preflight": self._preflight,
+            "settings": Settings(optimizers, put_event),
+            "operators": self._operators,
+        }
+        if "operators" in on:
+            self._operators.request(_PROFILED_STEPS, after=_WARM_UP_STEPS)
+        on |= {"parameters", "operators"}
+        made: dict[str, Probe | Standing] = {**standing, **{name: probe for name, (_, probe) in sampled.items()}}
+        for name in sorted((made.keys() | _TAGS.keys()) - on):
+            for tag in _TAGS.get(name) or [f"{tag}*" for tag in getattr(made[name], "yields", ())]:
+                notices.not_measured(tag, f"switched off: `probes.{name}` is false")
+            if name in made:
+                made[name].close()
+        self._sampled = [one for name, one in sampled.items() if name in on]
+        self._late: list[Probe] = [probe for _, probe in self._sampled if probe in (phases, spectra)]
+        """What they find comes in a later iteration."""
+        self._standing = [probe for name, probe in standing.items() if name in on]
+        self._discarded = [probe for probe in self._standing if isinstance(probe, LearningRates | ParameterSteps)]
+        """What they have read in a micro-step is not what will be applied."""
         for probe in (*self._standing, *(probe for _, probe in self._sampled)):
             listen = getattr(probe, "listen", None)
             if listen is not None:
@@ -122,8 +157,11 @@ class ProbeSet:
             return False
         num_begun = len(self._begun)
         with self._guard:
-            self._preflight.arm()
-        if not self._schedule.is_idle:
+            if self._preflight in self._standing:
+                self._preflight.arm()
+            if self._operators.arm():
+                return True
+        if not (self._schedule.is_idle or self._operators.is_profiling):
             for family, probe in self._sampled:
                 if slots := self._schedule.slots(family, probe.num_slots):
                     self._armed.append(probe)  # also where it fails: what it has hooked by then must go
@@ -144,19 +182,31 @@ class ProbeSet:
                 readings += probe.collect()
             except Exception as error:
                 self._guard.failed(error)
-        for probe in armed:
+        everyone = [*armed, self._operators]
+        for probe in everyone:
             with self._guard:
                 self._tell(probe)
         return readings
 
+    def profile(self, num_steps: int) -> None:
+        """Have the operators of the next steps timed; sampled probes rest in them."""
+        self._operators.request(num_steps)
+
+    def pass_over(self) -> None:
+        """Something that is no part of the training is about to happen: what has its turn goes without it."""
+        armed, self._armed = self._armed, []
+        for probe in armed:
+            with self._guard:
+                probe.collect()
+
     def discard(self) -> list[Reading]:
-        """A micro-step is over: what was read of parameters is not what will be applied."""
-        for probe in (self._rates, self._steps):
+        """A micro-step is over."""
+        for probe in self._discarded:
             with self._guard:
                 probe.collect()
         return []
 
-    def _tell(self, probe: Probe) -> None:
+    def _tell(self, probe: Probe | Standing) -> None:
         for tag, reason in probe.not_measured().items():
             self._notices.not_measured(tag, reason)
 

@@ -38,6 +38,8 @@ class StepRecording:
         self._stamps: deque[Stamp] = deque(maxlen=_MOST_STAMPS)
         """The last ones that were given a step."""
         self._columns: dict[Any, Columns] = {}
+        self._grad_norm = 0.0
+        """Of the last step; 0 where it is not known."""
 
     def state_dict(self) -> dict[str, Any]:
         """All that the next session needs to go on without a jump."""
@@ -95,6 +97,7 @@ class StepRecording:
                             rows.append(found)
                 except Exception as error:  # the other probes are not to blame
                     problem = problem or error
+        self._grad_norm = of_step.get("grad/norm", 0.0)
         self.row(STEP, of_step, message.time)
         for loss in losses if len(losses) > 1 else ():
             self.row("micro", {"loss/micro": loss}, message.time)
@@ -126,6 +129,8 @@ class StepRecording:
 
     def row(self, table: str, values: Mapping[str, float], when: float) -> None:
         """Take a row that belongs to the last step."""
+        if "val/grad_norm" in values and self._grad_norm > 0:
+            values = {**values, "val/grad_norm_ratio": values["val/grad_norm"] / self._grad_norm}
         names = tuple(values)
         columns = self._columns_of((table, names), lambda: Columns(table, names))
         self._write(columns, self.last_step, when, np.fromiter(values.values(), np.float64, len(names)))

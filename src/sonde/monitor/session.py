@@ -33,6 +33,7 @@ from sonde.probes import out_of_memory
 from sonde.probes.batches import counts_of, shapes_of
 from sonde.probes.cadences import ON_CPU, ON_GPU, Cadences, with_intervals
 from sonde.probes.schedule import Schedule
+from sonde.probes.validation_gradients import gradient_norm
 from sonde.sinks.sink import Sink
 from sonde.store import endings
 from sonde.store.writer import Writer
@@ -67,6 +68,7 @@ class Watch:
         budget: float,
         cadence: Cadences | None,
         intervals: Mapping[str, int],
+        probes: frozenset[str],
         console: Console,
         on_finding: Callable[[Finding], None] | None,
         doctor: Where,
@@ -117,6 +119,7 @@ class Watch:
                 writer.describe,
                 share=budget,
                 floor_s=floor_s,
+                on=probes,
             )
             # Where parameters are split, all ranks must measure the same at each step.
             self._sweeps.are_allowed = all(one.sharing is None for one in self._listening.watched)
@@ -149,6 +152,7 @@ class Watch:
         parts: Mapping[str, Tensor | float] | None = None,
         samples: int | None = None,
         tokens: int | None = None,
+        again: Callable[[], Tensor] | None = None,
     ) -> None:
         """Close an iteration of the loop. Never waits for the device.
 
@@ -161,6 +165,8 @@ class Watch:
             parts: Components of the loss, by name.
             samples: Examples in the batch, for the throughput; found out where `data` is used.
             tokens: Tokens in the batch, likewise.
+            again: Computes the loss of the same batch once more (`lambda: criterion(model(x), y)`): called at some
+                steps, for `grad/predictiveness`. Random numbers and buffers are left as they were.
         """
         if self._closed:
             return
@@ -175,6 +181,8 @@ class Watch:
         steps = self._hooks.close_iteration()
         try:
             events.tell(events.loss, loss)
+            if again is not None:
+                events.tell(events.again, again)
             with self._guard:
                 counts = {"samples": samples, "tokens": tokens}
                 iteration.close(loss, parts or {}, counts, steps, self._probes, began)
@@ -244,13 +252,20 @@ class Watch:
             self._notices.not_measured(tag, reason)
 
     def evaluate(
-        self, *, loss: Tensor | float | None = None, metrics: Mapping[str, Tensor | float] | None = None
+        self,
+        *,
+        loss: Tensor | float | None = None,
+        metrics: Mapping[str, Tensor | float] | None = None,
+        gradient_of: Callable[[], Tensor] | None = None,
     ) -> None:
         """Record an evaluation of the model as it is after the last step.
 
         Args:
             loss: On the validation set, `val/loss`.
             metrics: Others, by name: `val/<name>`.
+            gradient_of: Gives the loss of a validation batch: the norm of its gradient becomes `val/grad_norm`, and
+                `val/grad_norm_ratio` against the last step's. It costs a forward and a backward, which leave the
+                `grad` of parameters, buffers and random numbers as they were.
         """
         if self._closed:
             return
@@ -265,6 +280,14 @@ class Watch:
                     late[tag] = value.detach().double().mean()
                 else:
                     here[tag] = plain(value)
+        if gradient_of is not None:
+            with self._guard:
+                self._probes.pass_over()
+                norm = gradient_norm(gradient_of, self._models.values())
+                if norm.device == self._iteration.device:
+                    late["val/grad_norm"] = norm
+                else:
+                    here["val/grad_norm"] = plain(norm)
         if here or late:
             with self._guard:
                 self._iteration.put_row("evaluation", here, late)
@@ -286,6 +309,18 @@ class Watch:
             raise ValueError(f"`burst(num_steps=...)` must be at least 1, got {num_steps}.")
         self._schedule.burst(num_steps)
         self._mailbox.event("burst", {"num_steps": num_steps})
+
+    def profile(self, num_steps: int = 3) -> None:
+        """Have torch's profiler time the operators of the next steps: the shares of each kind become `operator/*`.
+
+        The steps themselves are slower than others; what they compute is the same.
+
+        Args:
+            num_steps: At least 1.
+        """
+        if num_steps < 1:
+            raise ValueError(f"`profile(num_steps=...)` must be at least 1, got {num_steps}.")
+        self._probes.profile(num_steps)
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings so far, alarms first; those of the last steps come within half a second or so."""

@@ -61,6 +61,7 @@ def listen(
     *,
     share: float,
     floor_s: float | None,
+    on: frozenset[str],
 ) -> Listening:
     """Hook everything that is listened to.
 
@@ -75,6 +76,7 @@ def listen(
         describe: Given the model table, and again where it has changed.
         share: Of the step time that the watching may take.
         floor_s: Seconds a step that it may always take.
+        on: The names of the probes that measure.
     """
     device = device_of(optimizers)
 
@@ -102,7 +104,17 @@ def listen(
 
     def probes(of: Mapping[str, nn.Module]) -> ProbeSet:
         return ProbeSet(
-            of, optimizers, watched, device, schedule, events, guard, notices, names=names, put_event=mailbox.event
+            of,
+            optimizers,
+            watched,
+            device,
+            schedule,
+            events,
+            guard,
+            notices,
+            names=names,
+            put_event=mailbox.event,
+            on=on,
         )
 
     made: ProbeSet | None = None

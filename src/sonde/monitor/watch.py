@@ -143,6 +143,7 @@ def watch(
             budget=chosen.budget,
             cadence=cadence,
             intervals=chosen.cadence.given,
+            probes=chosen.probes.on,
             console=chosen.console,
             on_finding=on_finding,
             doctor=chosen.doctor,

@@ -15,7 +15,7 @@ from sonde.core.frames import MISSING, Columns, Detail
 from sonde.core.records import Float64
 from sonde.kernels import Column, TensorStats
 from sonde.kernels.columns import NUM_COLUMNS, absmax
-from sonde.kernels.histograms import PERCENTS
+from sonde.kernels.histograms import NUM_COARSE, PERCENTS
 from sonde.kernels.reference import values as flat
 from sonde.probes import quantiles
 from sonde.probes.activation_functions import activation_function, within
@@ -29,6 +29,7 @@ from sonde.probes.stopwatch import Stopwatch
 # Armed iterations without a value before it is said: an evaluation or a skipped block may explain one or two.
 _PATIENCE = 3
 _MOST_SIZES = 64  # for which statistics stay prepared: batches may vary in length
+_MOST_HISTOGRAMS = 32  # kept in one iteration, of 257 numbers each; more come together in a burst only
 
 _BASIC = ("mean", "std", "rms", "min", "max", "absmax", "zeros", "nonfinite")
 _QUANTILES = tuple(f"p{percent}" for percent in PERCENTS)
@@ -47,7 +48,8 @@ class Activations:
     Mean, spread and extremes are over the finite values of the batch and all positions; `act/rms` of the blocks against
     their depth is the growth of the residual stream. Percentiles, `act/underflow`, and `act/positive` where there are
     values on both sides of 0, come from a histogram: of tensors from 65,536 values on, of a sample (see
-    `sonde.kernels.histograms`).
+    `sonde.kernels.histograms`). The histogram itself is kept in 257 bins (`act/histogram`), of at most 32 modules in
+    an iteration.
 
     A unit is a channel of what convolutions and batch normalisation give and of tensors with four or more dimensions,
     and a place in the last dimension of everything else; an activation function has the units of the module before it.
@@ -83,6 +85,7 @@ class Activations:
         "act/saturated@": "share of values where a bounded activation function is flat",
         "act/constant@": "share of units (channels, features) that gave one and the same value all over the batch",
         "act/dead@": "share of units (channels, features) that were silent in all of the last iterations looked at",
+        "act/histogram@": "counts of the values of a module's output in 257 bins",
     }
 
     def __init__(self, models: Mapping[str, nn.Module], *, window: int = 8, clock: Stopwatch | None = None) -> None:
@@ -96,6 +99,7 @@ class Activations:
         self._hooks = Hooks(clock)
         self._eye = _Eye()
         self._armed: list[int] = []
+        self._room = _MOST_HISTOGRAMS
         self._reasons: dict[str, str] = {}
         for place in itertools.chain(*self._slots):
             place.is_out_of_reach(self._reasons)
@@ -116,6 +120,7 @@ class Activations:
         armed, self._armed = self._armed, []
         self._eye.blink()
         self._hooks.release()
+        self._room = _MOST_HISTOGRAMS
         return [reading for slot in armed for reading in self._readings(slot)]
 
     def not_measured(self) -> Mapping[str, str]:
@@ -147,10 +152,15 @@ class Activations:
                 by_device.setdefault(found.rows.device, []).append((first, found))
             first += len(place.series)
         for some in by_device.values():
-            shapes = quantiles.condense(torch.cat([found.histogram for _, found in some]))
-            tensors = [*(found.rows for _, found in some), shapes, *(c for _, found in some for c in found.counts)]
+            histograms = torch.cat([found.histogram for _, found in some])
+            tensors = [found.rows for _, found in some]
+            tensors += [quantiles.condense(histograms), *(c for _, found in some for c in found.counts)]
             keys = [(first, found.about) for first, found in some]
             yield Reading(tensors, functools.partial(_report, self._tables[slot], keys))
+            names = tuple(self._tables[slot].tags[first].partition("@")[2] for first, _ in some[: self._room])
+            if names:
+                self._room -= len(names)
+                yield Reading([quantiles.coarsened(histograms[: len(names)])], functools.partial(_keep, slot, names))
 
 
 class _About(NamedTuple):
@@ -330,6 +340,16 @@ def _report(columns: Columns, keys: Sequence[tuple[int, _About]], numbers: Float
         for place, name in enumerate(about.series, first):
             row[place] = series[name][i] if name in series else shares.get(name, MISSING)
     yield Row(columns, row)
+
+
+def _keep(slot: int, names: tuple[str, ...], numbers: Float64) -> Iterable[Row]:
+    yield Row(_histograms(slot, names), numbers)
+
+
+@functools.lru_cache(maxsize=256)
+def _histograms(slot: int, names: tuple[str, ...]) -> Columns:
+    tags = [f"act/histogram@{name}" for name in names]
+    return Columns(f"activation-histograms-{slot}", tags, Detail.DISTRIBUTION, NUM_COARSE)
 
 
 def _positive(rows: Float64, shapes: quantiles.Shapes) -> Float64:

@@ -6,7 +6,8 @@ import itertools
 import textwrap
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, final
 
 import torch
@@ -101,6 +102,16 @@ class Calls:
                 self._end()
 
         return release
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Tell nobody of the calls inside."""
+        told = dict(self._told)
+        self._told.clear()
+        try:
+            yield
+        finally:
+            self._told.update(told)
 
     def forget(self, modules: Iterable[nn.Module]) -> None:
         """Tell nobody any more of these modules."""

@@ -47,6 +47,8 @@ class Events:
         """The iteration has waited for data until now, for so many seconds."""
         self.loss: list[Callable[[Any], None]] = []
         """The loss of an iteration or micro-step that is about to be closed."""
+        self.again: list[Callable[[Callable[[], Any]], None]] = []
+        """How the loss of such an iteration can be computed once more, where somebody says that."""
         self.boundary: list[Callable[[], None]] = []
         """The data or an epoch has come to an end: what follows before the next step may be an evaluation."""
         self.evaluated: list[Callable[[], None]] = []

@@ -38,11 +38,12 @@ class ParameterSteps:
     Args:
         watched: The optimisers.
         schedule: What has its turn.
+        on: What is measured: `gradients`, and `weights` with their updates.
     """
 
-    def __init__(self, watched: Sequence[WatchedOptimizer], schedule: Schedule) -> None:
+    def __init__(self, watched: Sequence[WatchedOptimizer], schedule: Schedule, on: frozenset[str]) -> None:
         labels = _labels([one.name for one in watched])
-        self._schedule = schedule
+        self._schedule, self._has_gradients, self._has_weights = schedule, "gradients" in on, "weights" in on
         self._followed = {id(one.optimizer): _Followed(one, schedule, labels[one.name]) for one in watched}
         for one in watched:
             if one.on_gpu:
@@ -51,10 +52,11 @@ class ParameterSteps:
     def listen(self, events: Events) -> None:
         """Begin to listen."""
         events.optimizer_enters.append(self._enters)
-        events.gradients.append(self._gradients)
         events.optimizer_left.append(self._left)
-        events.clip.append(self._clip)
-        events.scaler_step.append(self._scaler_step)
+        if self._has_gradients:
+            events.gradients.append(self._gradients)
+            events.clip.append(self._clip)
+            events.scaler_step.append(self._scaler_step)
         events.starts_over.append(self._start_over)
 
     def _enters(self, optimizer: Optimizer) -> None:
@@ -66,7 +68,7 @@ class ParameterSteps:
             watched.numbers.add(Key(Part.GRAD_SCALE), grad_scale.detach().clone())  # which changes it in place
         if watched.sharing is not None:
             watched.sharing.begin()
-        if not watched.is_blind:
+        if self._has_weights and not watched.is_blind:
             followed.weights.copy()
 
     def _gradients(self, optimizer: Optimizer) -> None:
@@ -78,7 +80,7 @@ class ParameterSteps:
         followed = self._followed[id(optimizer)]
         watched = followed.watched
         try:
-            if not watched.is_blind:
+            if self._has_weights and not watched.is_blind:
                 followed.weights.read()
         finally:
             followed.gradients.let_go()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sonde.core.records import Float64
-from sonde.kernels.histograms import NUM_BINS, PERCENTS, SHIFT, edges, percentiles
+from sonde.kernels.histograms import NUM_BINS, NUM_COARSE, PERCENTS, SHIFT, coarse_edges, edges, percentiles
 from sonde.kernels.uploads import uploaded
 
 _ASCENDING = edges()[0]
@@ -46,6 +46,24 @@ def condense(histogram: Tensor) -> Tensor:
     return torch.cat(
         [cumulated.index_select(1, marks), places, cumulated.gather(1, places), counts.gather(1, nearby)], dim=1
     )
+
+
+@torch.no_grad()
+def coarsened(histogram: Tensor) -> Tensor:
+    """`sonde.kernels.histograms.coarse` of histograms (n, 2048), on their device: (n, 257)."""
+    kept = histogram.new_zeros(len(histogram), NUM_COARSE + 1)
+    return kept.index_add_(1, _coarse_places(histogram.device), histogram)[:, :NUM_COARSE].contiguous()
+
+
+@functools.cache
+def _coarse_places(device: torch.device) -> Tensor:
+    """The coarse bin of each bin; one behind the last for NaN and infinity."""
+    smallest = (np.arange(NUM_BINS, dtype=np.uint32) << SHIFT).view(np.float32)  # in magnitude
+    middle, is_finite = NUM_COARSE // 2, np.isfinite(smallest)
+    towards = np.searchsorted(coarse_edges()[0][middle + 1 :], np.abs(smallest[is_finite]), side="right")
+    places = np.full(NUM_BINS, NUM_COARSE)
+    places[is_finite] = middle + np.where(np.signbit(smallest[is_finite]), -towards, towards)
+    return uploaded(places, device)
 
 
 @functools.cache

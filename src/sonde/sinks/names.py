@@ -21,6 +21,7 @@ _LAYOUT: Mapping[str, str] = {
     "grad/mean@": "Gradients/per_layer/{}/mean",
     "grad/std@": "Gradients/per_layer/{}/std",
     "grad/histogram@": "Gradients_Hist/per_layer/{}",
+    "act/histogram@": "Activations_Hist/per_layer/{}",
     "weight/norm": "Parameters/norm_global",
     "weight/norm@": "Updates/per_layer/{}/weight_norm",
     "weight/histogram@": "Parameters_Hist/per_layer/{}",

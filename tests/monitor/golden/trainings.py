@@ -461,7 +461,7 @@ def evaluation(run: Path) -> None:
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                counts: dict[str, int] = {"samples": 8, "tokens": 8 * 6} if number % 2 else {}
+                counts: dict[str, Any] = {"samples": 8, "tokens": 8 * 6} if number % 2 else {}
                 watched.step(loss, parts={"task": task, "penalty": penalty.item()}, **counts)
                 _settle(watched)
             net.eval()
