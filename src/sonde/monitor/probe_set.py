@@ -182,10 +182,11 @@ class ProbeSet:
                 readings += probe.collect()
             except Exception as error:
                 self._guard.failed(error)
-        everyone = [*armed, self._operators]
-        for probe in everyone:
+        for probe in armed:
             with self._guard:
                 self._tell(probe)
+        if self._operators.is_profiling:
+            self._tell(self._operators)
         return readings
 
     def profile(self, num_steps: int) -> None:

@@ -14,6 +14,7 @@ _EARLY_INTERVAL = 25
 # However little time there is, each family is looked at once in so many steps: what is not looked at cannot be found.
 _LONGEST_STEPS = {"layers": 20, "inputs": 20, "updates": 100, "rotating": 100, "histograms": 1000, "spectra": 10_000}
 _LONGEST_OTHERWISE = 500
+_LONGEST_EARLY = 50  # of blocks in the first steps: units that are dead from the start are judged after four looks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +65,10 @@ class Cadences:
         """In how many parts updates are measured; on a GPU each part has memory of its own for its copies."""
         return self.rotating.interval_steps if on_gpu or self.updates_rotate else 1
 
-    def longest(self, family: str) -> int:
+    def longest(self, family: str, *, is_early: bool) -> int:
         """The steps between two measurements beyond which the budget does not stretch a family."""
-        return _LONGEST_STEPS.get(family, _LONGEST_OTHERWISE)
+        is_close = is_early and family in _EARLY
+        return _LONGEST_EARLY if is_close else _LONGEST_STEPS.get(family, _LONGEST_OTHERWISE)
 
     def early(self, family: str) -> Every:
         """A family's cadence in the first steps."""
@@ -85,7 +87,7 @@ ON_CPU = Cadences(
     rotating=every(10),
     process=_TENTH,
     inputs=every(1),
-    early_steps=100,
+    early_steps=200,
 )
 
 

@@ -120,8 +120,7 @@ class Schedule:
     def stretch(self, factor: float) -> None:
         if factor != self._stretch:
             self._stretch = factor
-            at = self._iteration + 1
-            self._clocks = {f: _Clock(at, c.at(at), self._pace(f), c.pace) for f, c in self._clocks.items()}
+            self._set_clocks(self._iteration + 1)
             self._look_anew()
 
     def burst(self, num_steps: int) -> None:
@@ -171,6 +170,7 @@ class Schedule:
         iteration = self._iteration
         changes = self.cadences.early_steps, self._sweep.start_step, self._sweep.start_step + self._sweep.num_steps
         if iteration in changes:
+            self._set_clocks(iteration)
             self._look_anew()
         for turn in turns:
             if iteration >= turn.following:
@@ -218,14 +218,21 @@ class Schedule:
         clock = self._clocks[turn.family]
         return cadence, clock.at(iteration), clock.at(iteration + 1)
 
+    def _set_clocks(self, at: int) -> None:
+        """Have all clocks go at their pace from an iteration on."""
+        self._clocks = {f: _Clock(at, c.at(at), self._pace(f, at), c.pace) for f, c in self._clocks.items()}
+
     def _started(self) -> dict[str, _Clock]:
         """A clock for each family, on the present iteration."""
+        now = self._iteration
         families = (item.name for item in fields(self.cadences) if item.name != "early_steps")
-        return {family: _Clock(self._iteration, float(self._iteration), self._pace(family)) for family in families}
+        return {family: _Clock(now, float(now), self._pace(family, now)) for family in families}
 
-    def _pace(self, family: str) -> float:
-        interval: int = getattr(self.cadences, family).interval_steps
-        return 1.0 / min(self._stretch, max(self.cadences.longest(family) / interval, 1.0))
+    def _pace(self, family: str, iteration: int) -> float:
+        is_early = iteration < self.cadences.early_steps
+        cadence: Every = self.cadences.early(family) if is_early else getattr(self.cadences, family)
+        longest = self.cadences.longest(family, is_early=is_early)
+        return 1.0 / min(self._stretch, max(longest / cadence.interval_steps, 1.0))
 
 
 def _num_turns(beat: Every, num_slots: int, time: float) -> int:
