@@ -26,6 +26,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "SONDE_DOCTOR": "doctor",
     "SONDE_PROFILE": "profile",
     "SONDE_CADENCE": "cadence",
+    "SONDE_LOSS": "loss",
     "SONDE_RULES": "rules",
     "SONDE_SINKS": "sinks",
     **OF_ALERTS,

@@ -12,6 +12,7 @@ from sonde.probes.activations import Activations
 from sonde.probes.allocators import Allocators
 from sonde.probes.attention import Attention
 from sonde.probes.batches import Batches
+from sonde.probes.blocks import blocks_of
 from sonde.probes.calls import CALLS
 from sonde.probes.devices import Devices
 from sonde.probes.events import Events
@@ -91,7 +92,8 @@ class ProbeSet:
         self._late: list[Probe] = [phases, spectra]
         """What they find comes in a later iteration."""
         self._preflight = Preflight(models, optimizers, say, clock=clock)
-        self._steps, self._rates = ParameterSteps(watched, schedule), LearningRates(optimizers)
+        blocks = [[block.name for block in blocks_of({name: model})] for name, model in models.items()]
+        self._steps, self._rates = ParameterSteps(watched, schedule, blocks), LearningRates(optimizers)
         self._standing: list[Standing] = [
             self._rates,
             self._steps,
@@ -153,6 +155,14 @@ class ProbeSet:
             with self._guard:
                 probe.collect()
         return []
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next session needs to go on without a jump."""
+        return {"optimizers": self._steps.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where another session stopped."""
+        self._steps.load_state_dict(state.get("optimizers", {}))
 
     def _tell(self, probe: Probe) -> None:
         for tag, reason in probe.not_measured().items():

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from sonde.alerts.config import AlertsConfig
+from sonde.config.schema import LossConfig
 from sonde.console.terminals import Wanted as Console
 from sonde.core.findings import Finding
 from sonde.core.records import Ending
@@ -22,7 +23,7 @@ from sonde.monitor.background import Background, Mailbox
 from sonde.monitor.guard import Guard
 from sonde.monitor.iteration import Iteration, plain
 from sonde.monitor.live import Live, Where
-from sonde.monitor.messages import EventMessage
+from sonde.monitor.messages import EndMessage, EventMessage
 from sonde.monitor.notices import Notices
 from sonde.monitor.optimizer_hooks import OptimizerHooks, share_between_ranks
 from sonde.monitor.probe_set import ProbeSet
@@ -76,6 +77,7 @@ class Watch:
         sinks: Sequence[Sink],
         alerts: AlertsConfig,
         micro: Micro,
+        loss: LossConfig,
         floor_s: float | None,
         length: Mapping[str, int | None],
         console_s: float,
@@ -104,7 +106,12 @@ class Watch:
             on_alarm=self._sweeps.ask,
             problem=self._problem,
         )
-        self._recording = StepRecording(self._audience.entrance, micro=np.sum if micro == "sum" else np.mean)
+        self._recording = StepRecording(
+            self._audience.entrance,
+            micro=np.sum if micro == "sum" else np.mean,
+            loss=loss,
+            world_size=ranks.world_size(),
+        )
         self._background = Background(self._mailbox, self._recording, self._notices.problem, strict=strict)
         try:
             self._begin(optimizers, device, cadence, call, share=budget, floor_s=floor_s)
@@ -359,6 +366,7 @@ class Watch:
             "iteration": self._schedule.iteration,
             "epoch": self._iteration.epoch.number,
             **self._recording.state_dict(),
+            **self._probes.state_dict(),
             "doctor": state,
             "doctor_step": known,
         }
@@ -371,6 +379,7 @@ class Watch:
         self._iteration.restart(int(state.get("epoch", 0)))
         self._schedule.resume(int(state["iteration"]))
         self._recording.load_state_dict(state)
+        self._probes.load_state_dict(state)
         self._audience.relay.branch(self._recording.last_step + 1)
         if self._live is not None:
             self._live.restore(state.get("doctor"), self._recording.last_step, known=state.get("doctor_step"))
@@ -394,6 +403,7 @@ class Watch:
         self._closed = True
         self._hooks.leave()
         self._probes.close()
+        self._mailbox.put(EndMessage(time.time()))
         is_finished = ending is Ending.FINISHED
         patience_s = _CLOSE_S if is_finished else _CLOSE_HURRY_S
         try:

@@ -52,6 +52,8 @@ class Gradients:
         in Python holds, which takes longer than all our questions."""
         self._norms: dict[Any, Norms] = {}
         self._cosines = Consecutive()
+        self._wants_direction = False
+        """Whether `rotating` had its turn since the gradient's direction was last read."""
 
     @property
     def _due(self) -> Due:
@@ -109,7 +111,10 @@ class Gradients:
 
     def _read(self) -> None:
         watched, due = self._watched, self._due
-        with_sketch = due.due("cosines") or due.due("cosines", 1)
+        self._wants_direction |= due.due("rotating")
+        # All gradients are read at the steps of `layers`: there a sketch is the least that the direction can cost.
+        for_direction = self._wants_direction and due.due("layers")
+        with_sketch = due.due("cosines") or due.due("cosines", 1) or for_direction
         slots = due.slots("rotating", len(watched.slots))
         steps = watched.steps()
         if steps is not None and self._are_read_at_once(steps, slots, with_sketch):
@@ -127,7 +132,8 @@ class Gradients:
                 products = self._cosines.take(due.iteration, names, sketch)
                 if products is not None and due.due("cosines"):
                     watched.add(Key(Part.GRADIENT_PRODUCTS, names), products)
-                if due.due("rotating"):
+                if self._wants_direction:
+                    self._wants_direction = False
                     watched.add(Key(Part.TRAJECTORY), sketch.sum(0))
         else:
             watched.add(Key(Part.NORMS, names), self._norms_of(None if whole else names, tensors))
@@ -172,7 +178,8 @@ class Gradients:
             watched.add(Key(Part.HISTOGRAM, watched.slots[slot].names, slot), histogram)
         for each in slots if len(slots) > 1 else ():  # a burst
             self._count(each, watched.slots[each].names, found[each :: len(watched.slots)])
-        if sketch is not None and due.due("rotating"):
+        if sketch is not None and self._wants_direction:
+            self._wants_direction = False
             watched.add(Key(Part.TRAJECTORY), sketch.sum(0))
         return True
 
