@@ -86,6 +86,6 @@ class PhaseLosses:
 
     def _out(self, rates: PhasesState, num_steps: int, losses: Segment) -> PhaseOut | None:
         phase = Phase(int(rates.phase[0]))
-        if phase is Phase.UNKNOWN:
+        if phase is Phase.UNKNOWN or not num_steps:  # a single fall that turns out to have been a step
             return None
         return PhaseOut(phase, int(rates.start[0]), num_steps, moments(losses))

@@ -164,8 +164,16 @@ class Phases:
         if moved:
             gap = at - changed if not jumped and pace * velocity > 0 else 0
             velocity = pace
-        numbers = value, at, max(peak, value), phase, start, velocity, at if moved or first else changed, gap
-        new = PhasesState(*(np.array([x], array.dtype) for x, array in zip(numbers, state, strict=True)))
+        new = PhasesState(
+            rate=np.array([value]),
+            step=np.array([at], np.int64),
+            peak=np.array([max(peak, value)]),
+            phase=np.array([phase], np.int64),
+            start=np.array([start], np.int64),
+            velocity=np.array([velocity]),
+            changed=np.array([at if moved or first else changed], np.int64),
+            gap=np.array([gap], np.int64),
+        )
         return new, self._out(new, np.array([jumped]))
 
     def _out(self, state: PhasesState, jumped: Bool) -> PhasesOut:
