@@ -288,6 +288,8 @@ def _is_plain(frame: Frame) -> bool:
     if columns.table != "step" or any(tag.startswith("grad/") for tag in columns.tags):
         return False
     row: dict[str, float] = dict(zip(columns.tags, frame.values.tolist(), strict=True))
+    if "loss/ema" not in row:  # it can be switched off
+        return abs(row.get("loss/score", math.nan)) <= _UNUSUAL
     loss, smooth, variance = (row.get(tag, math.nan) for tag in ("loss", "loss/ema", "loss/variance"))
     return abs(loss - smooth) <= _UNUSUAL * math.sqrt(max(variance, 0.0))
 

@@ -54,12 +54,13 @@ class OptimizerHistory:
 
     def growth(self, names: tuple[str, ...], norms: Float64) -> tuple[Float32, float]:
         """The norms of weights over the first of each that was above 0, and that of all over what that was."""
-        if names != self._names:
-            known = set(self._names)
-            self._names += tuple(name for name in names if name not in known)
+        known = self._names
+        if names != known:
+            before = set(known)
+            self._names += tuple(name for name in names if name not in before)
             new = self._since.init(len(self._names) - len(known))
             self._weights = SinceFirstState(np.concatenate([self._weights.first, new.first]))
-        places = self._lookup(names, self._names)
+        places = slice(None) if names == self._names else self._lookup(names, self._names)
         values = np.full(len(self._names), np.nan)
         values[places] = norms
         self._weights, ratios = self._since.step(self._weights, values)

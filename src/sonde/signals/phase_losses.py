@@ -63,6 +63,10 @@ class PhaseLosses:
         self, state: PhaseLossesState, at: int, rate: float, loss: float
     ) -> tuple[PhaseLossesState, PhaseOut | None]:
         """Take a step's rate, and its loss, NaN where there is none; the phase that is over with it."""
+        if rate == state.rates.rate.item() and state.rates.phase.item() == Phase.CONSTANT:
+            # Nothing moved, as at nearly every step of most trainings.
+            still = state.rates._replace(step=np.array([at], np.int64))
+            return state._replace(rates=still, last=at, whole=with_value(state.whole, loss)), None
         rates, out = self.phases.step(state.rates, np.array([rate]), at)
         if rates is state.rates:  # no rate
             return state, None
