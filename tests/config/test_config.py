@@ -101,6 +101,7 @@ def test_every_variable_sets_its_key(project: Path) -> None:
         "SONDE_PROFILE": str(project / "profile.toml"),
         "SONDE_CADENCE": "layers=20 early_steps=0",
         "SONDE_PROBES": "spectra=off",
+        "SONDE_LOSS": "ema=off, decay=0.95",
         "SONDE_RULES": "GRD008.window=4",
         "SONDE_SINKS": "tensorboard",
         "SONDE_ALERTS": "on",
@@ -124,6 +125,7 @@ def test_every_variable_sets_its_key(project: Path) -> None:
     assert told["budget"]["value"] == float("inf")
     assert told["cadence.early_steps"]["value"] == 0
     assert (told["probes.spectra"]["value"], told["probes.gains"]["value"]) == (False, True)
+    assert (told["loss.ema"]["value"], told["loss.decay"]["value"]) == (False, 0.95)
     assert told["alerts.mail.to"]["value"] == ["a@example.org", "b@example.org"]
     assert len(told["alerts.apprise.urls"]["value"]) == 2
 
@@ -150,6 +152,8 @@ def test_alerts_can_be_switched_off_in_the_environment(project: Path) -> None:
         ),
         ("[probes]\ngains = 0", "FILE: `probes.gains` must be true or false, got 0."),
         ("cadence = 3", "FILE: `cadence` must be a table, got int."),
+        ("[loss]\ndecay = 0.9", "FILE: `loss.decay` must be in [0.95, 0.999], got 0.9."),
+        ("[loss]\nema = 1", "FILE: `loss.ema` must be true or false, got 1."),
         (
             "[rules]\nGRD008.windw = 3",
             "FILE: `rules.GRD008.windw` is refused: `GRD008 gain-drift` has no setting `windw`;",

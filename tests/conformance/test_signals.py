@@ -189,4 +189,5 @@ def test_every_signal_that_streams_is_in_the_catalogue() -> None:
     folder = Path(next(iter(sonde.signals.__path__)))
     streaming = {path.stem for path in folder.glob("*.py") if "    def step(" in path.read_text(encoding="utf-8")}
     listed = {type(signal).__module__.rpartition(".")[2] for signal in (*SIGNALS, *TIMED_SIGNALS)}
-    assert streaming - {"signal", "trajectory"} == listed  # the protocol; and one that takes a vector instead of tags
+    # The protocol; one that takes a vector instead of tags; one that takes the rate and the loss of one training.
+    assert streaming - {"signal", "trajectory", "phase_losses"} == listed

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ NUM_STEPS = 1100
 CUT = 1030
 """The step from which on the learning rate is a hundredth."""
 
-Truth = dict[str, list[float]]
+Truth = dict[str, list[Any]]
 
 
 def _net() -> nn.Sequential:
@@ -37,7 +38,7 @@ def _record(run: Path, num_steps: int, cut: int, cadence: Cadences | None, budge
     """What plain torch says of every step."""
     net = _net()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    truth: Truth = {"update/norm": [], "update/ratio": [], "weight/norm": []}
+    truth: Truth = {"update/norm": [], "update/ratio": [], "weight/norm": [], "loss": [], "gradients": []}
     with watch(net, optimizer, run=run, strict=True, console="quiet", cadence=cadence, budget=budget) as watched:
         for step, batch in enumerate(loops.batches(num_steps), 1):
             if step == cut:
@@ -45,6 +46,8 @@ def _record(run: Path, num_steps: int, cut: int, cadence: Cadences | None, budge
             optimizer.zero_grad()
             loss = loops.loss_of(net, batch)
             loss.backward()
+            truth["loss"].append(loss.item())
+            truth["gradients"].append(_flat(loops.gradients(net)).tolist())
             before = _flat(net.parameters())
             optimizer.step()
             after = _flat(net.parameters())
@@ -70,6 +73,30 @@ def test_a_global_number_is_that_of_its_step_also_right_after_the_rate_was_cut(
     np.testing.assert_allclose(found.value, np.array(truth[tag])[found.step - 1], rtol=1e-5)
     assert (found.step <= 60).sum() >= 6  # no cadence is stretched by then
     assert not are_kept or (found.step >= CUT).sum() >= 7
+
+
+def test_the_trajectory_is_that_of_every_tenth_gradient(recorded: tuple[Path, Truth, bool]) -> None:
+    run, truth, are_kept = recorded
+    if not are_kept:
+        pytest.skip("which gradients are looked at depends on the machine's speed")
+    found = sonde.load(run).series("grad/trajectory_dimension")
+    assert found.step.tolist() == list(range(631, NUM_STEPS, 10))
+    for step, dimension in zip(found.step.tolist(), found.value.tolist(), strict=True):
+        rows = np.array(truth["gradients"][step - 631 : step : 10])
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        # All tensors have at most 256 values, of which a sketch is exact; that of all together is an estimate.
+        assert dimension == pytest.approx(64**2 / np.square(rows @ rows.T).sum(), rel=0.15)
+
+
+def test_the_phases_of_the_rate_have_the_losses_of_their_steps(recorded: tuple[Path, Truth, bool]) -> None:
+    run = sonde.load(recorded[0])
+    phases = {what: run.series(what).value.tolist() for what in ("phase", "phase/start", "phase/steps")}
+    assert phases == {"phase": [2, 2], "phase/start": [1, CUT], "phase/steps": [CUT - 1, NUM_STEPS - CUT + 1]}
+    assert run.series("phase").step.tolist() == [CUT, NUM_STEPS]
+    own = [recorded[1]["loss"][: CUT - 1], recorded[1]["loss"][CUT - 1 :]]
+    np.testing.assert_allclose(run.series("phase/loss_mean").value, [np.mean(some) for some in own], rtol=1e-5)
+    variances = [np.var(some, ddof=1) for some in own]
+    np.testing.assert_allclose(run.series("phase/loss_variance").value, variances, rtol=1e-4)
 
 
 def test_a_rotation_gives_a_global_update_only_at_steps_that_measure_all(tmp_path: Path) -> None:

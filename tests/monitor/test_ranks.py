@@ -81,6 +81,7 @@ def test_every_rank_records_its_own_loss_and_the_common_gradient(tmp_path: Path,
         assert run.state.ending is Ending.FINISHED
         np.testing.assert_allclose(loops.values(folder, "loss"), [row[0] for row in rows], rtol=1e-6)
         np.testing.assert_allclose(loops.values(folder, "grad/norm"), [row[1] for row in rows], rtol=1e-5)
+        assert run.series("batch/effective").value.tolist() == [6], "three samples on each of two ranks"
         assert len(loops.values(folder, "grad/norm@weight")) == 5, "without the wrapper's `module.`"
     assert (tmp_path / "run" / "ranks").exists() == (who == "all")
     assert [row[1:] for row in noted[0]] == [row[1:] for row in noted[1]]

@@ -280,8 +280,10 @@ class Truth:
         path, _, where = tag.partition("@")
         family, _, quantity = path.partition("/")
         step = self.steps[at]
+        if path == "grad/flow":
+            return self._flow(where, step)
         if family in ("grad", "weight", "update"):
-            return self._of_parameters(family, quantity, where, at)
+            return self._of_parameters(family, quantity, where, at, recorded)
         if family == "loss" and quantity != "entropy":
             return self._of_loss(quantity, where, at, nth)
         if family == "evaluation":
@@ -291,7 +293,11 @@ class Truth:
         if family in ("lr", "optimizer"):
             return self._setting(quantity, where, step)
         if family == "clip":
-            return self._clip(quantity, step.clips[where])
+            return self._clip(quantity, where, at)
+        if family == "phase":
+            return self._phase(quantity, at)
+        if path == "batch/effective":
+            return _batch("samples", step.inputs[next(iter(self.models))])
         if path == "amp/scale" and step.scale is not None:
             return exactly(step.scale)
         if family == "adam":
@@ -316,7 +322,9 @@ class Truth:
         """The parameters of an optimiser by name; of all where there is only one."""
         return [name for name, _ in self.owned[where]]
 
-    def _of_parameters(self, family: str, quantity: str, where: str, at: int) -> Expected:
+    def _of_parameters(
+        self, family: str, quantity: str, where: str, at: int, recorded: Mapping[str, Sequence[int]]
+    ) -> Expected:
         step, earlier = self.steps[at], self.steps[at - 1]
         is_whole = where in self.owned
         names = self._names(where) if is_whole else [where]
@@ -324,7 +332,11 @@ class Truth:
         if quantity == "cosine":
             return self._cosine(family, names, at)
         if quantity in ("trajectory_dimension", "trajectory_share"):
-            return self._trajectory(quantity, names, at)
+            return self._trajectory(quantity, names, at, recorded)
+        if quantity == "growth":
+            return self._growth(names, at, recorded)
+        if quantity in ("norm_ema", "norm_ratio"):
+            return self._norm_course(quantity, names, at)
         if quantity == "ratio":
             return exactly(norm_of(list(update.values())) / norm_of([step.before[n] for n in names]))
         if quantity == "effective_lr":
@@ -358,9 +370,49 @@ class Truth:
         rounding = 2e-6 * norm_of([step.after[n] for n in names]) / smallest if smallest else 1.0
         return around(value, error + rounding + 2e-5)
 
-    def _trajectory(self, quantity: str, names: Sequence[str], at: int) -> Expected:
+    def _growth(self, names: Sequence[str], at: int, recorded: Mapping[str, Sequence[int]]) -> Expected:
+        """Each against the first time that it was measured and not zero."""
+        first = []
+        for name in names:
+            measured = [self.steps[step].after[name] for step in recorded[f"weight/norm@{name}"] if step <= at]
+            first += [weight for weight in measured if 0 < norm_of([weight]) < math.inf][:1]
+        start = norm_of(first)
+        return exactly(norm_of([self.steps[at].after[n] for n in names]) / start if start else math.nan)
+
+    def _norm_course(self, quantity: str, names: Sequence[str], at: int) -> Expected:
+        norms = [norm_of([s.gradients[n] for n in names if n in s.gradients]) for s in self.steps[1 : at + 1]]
+        if quantity == "norm_ema":
+            return exactly(_average(norms, 0.99))
+        return exactly(norms[-1] / _average(norms[:-1], 0.99))
+
+    def _flow(self, where: str, step: Step) -> Expected:
+        """Of the gradients of a block against those of the next that has some."""
+        model = where.partition(".")[0] if where.partition(".")[0] in self.models else ""
+        norms = {}
+        for block in _blocks(self.models[model], model):
+            inside = [gradient for name, gradient in step.gradients.items() if name.startswith(f"{block}.")]
+            norms.update({block: norm_of(inside)} if inside else {})
+        following = list(norms)[list(norms).index(where) + 1]
+        ratio = norms[where] / norms[following] if norms[following] else math.nan
+        return exactly(ratio)
+
+    def _phase(self, quantity: str, at: int) -> Expected:
+        """Of trainings whose rate is constant, or falls from the second step on."""
+        groups = [next(iter(step.groups.values()))[0]["lr"] for step in self.steps[1 : at + 1]]
+        is_constant = len(set(groups)) == 1
+        start = 1 if is_constant else 2
+        if quantity.startswith("loss_"):
+            return _moments(quantity.removeprefix("loss_"), self._losses[start - 1 : at])
+        return exactly(float({"": 2 if is_constant else 3, "start": start, "steps": at - start + 1}[quantity]))
+
+    def _trajectory(
+        self, quantity: str, names: Sequence[str], at: int, recorded: Mapping[str, Sequence[int]]
+    ) -> Expected:
         num = 64
-        steps = self.steps[at - num + 1 : at + 1]
+        # Looked at where the gradients of all are, once for each turn of the first, whose percentiles are taken then.
+        looks, turns = (recorded[f"grad/{what}@{names[0]}"] for what in ("norm", "p50"))
+        looked = {next((look for look in looks if look >= turn), 0) for turn in turns} - {0}
+        steps = [self.steps[step] for step in sorted(looked) if step <= at][-num:]
         rows = torch.stack([torch.cat([_wide(s.gradients[n]) for n in names]) for s in steps])
         rows = rows / rows.norm(dim=1, keepdim=True)
         gram = rows @ rows.T
@@ -384,8 +436,12 @@ class Truth:
         x = losses[np.isfinite(losses)]
         if not len(x):
             return exactly(math.nan)
-        weights = 0.99 ** np.arange(len(x))[::-1]
-        weights = weights / weights.sum()
+        if quantity == "score":
+            earlier = np.array([loss for loss in self._losses[: at - 1] if math.isfinite(loss)])
+            weights = _weights(len(earlier), 0.99)
+            second = float(weights @ (earlier - weights @ earlier) ** 2) / (1 - float((weights**2).sum()))
+            return exactly(float(losses[-1] - earlier[-1]) / math.sqrt(second), rel=1e-4)
+        weights = _weights(len(x), 0.99)
         mean = float(weights @ x)
         if quantity == "ema":
             return exactly(mean)
@@ -423,11 +479,28 @@ class Truth:
             return exactly(float(group["betas"][int(quantity[-1]) - 1]))
         return exactly(float(group[{"epsilon": "eps"}.get(quantity, quantity)]))
 
-    def _clip(self, quantity: str, clips: Sequence[tuple[float, float | None]]) -> Expected:
+    def _clip(self, quantity: str, optimizer: str, at: int) -> Expected:
+        if quantity in ("rate", "strength"):
+            factors = [self._shortening(optimizer, step) for step in self.steps[1 : at + 1]][-100:]
+            known = [factor for factor in factors if not math.isnan(factor)]
+            cuts = [1 - factor for factor in known if factor < 1]
+            return around(len(cuts) / len(known) if quantity == "rate" else float(np.mean(cuts)), 1e-6)
+        clips = self.steps[at].clips[optimizer]
         if quantity == "limit":
             return exactly(clips[-1][0])
         factors = [factor for _, factor in clips if factor is not None]
         return exactly(math.nan if any(map(math.isnan, factors)) else min(factors))
+
+    def _shortening(self, optimizer: str, step: Step) -> float:
+        """By what factor clips have made the gradients of an optimiser shorter."""
+        clips = step.clips[optimizer]
+        factors = [factor for _, factor in clips if factor is not None]
+        if len(factors) < len(clips):
+            names = [name for name in self._names(optimizer) if name in step.gradients]
+            before, after = (norm_of([some[name] for name in names]) for some in (step.gradients, step.applied))
+            factor = after / before if 0 < before < math.inf else math.nan
+            factors.append(1.0 if factor > 1 - 1e-6 else factor)
+        return math.nan if any(map(math.isnan, factors)) else min(factors)
 
     def _activation(self, quantity: str, where: str, at: int, recorded: Mapping[str, Sequence[int]]) -> Expected:
         x, module = self.steps[at].outputs[where], self.modules[where]
@@ -487,6 +560,48 @@ class Truth:
 
     def _mean_gain(self, at: int, recorded: Mapping[str, Sequence[int]]) -> float:
         return math.exp(float(np.mean(np.log(self._gains(at, recorded)))))
+
+
+def _weights(num: int, decay: float) -> Any:
+    """Of the values of a bias-corrected moving average, the newest last."""
+    weights = decay ** np.arange(num)[::-1]
+    return weights / weights.sum()
+
+
+def _average(values: Sequence[float], decay: float) -> float:
+    finite = np.array([value for value in values if math.isfinite(value)])
+    return float(_weights(len(finite), decay) @ finite) if len(finite) else math.nan
+
+
+def _moments(quantity: str, losses: Sequence[float]) -> Expected:
+    """Of losses that count alike."""
+    x = np.array([loss for loss in losses if math.isfinite(loss)])
+    if quantity == "mean":
+        return exactly(float(x.mean()), scale=1e-1 * float(np.abs(x).max()))
+    if quantity == "variance":
+        return exactly(float(x.var(ddof=1)) if len(x) > 1 else math.nan)
+    far = x - x.mean()
+    if not far.any():
+        return exactly(math.nan)
+    power = {"skewness": 3, "kurtosis": 4}[quantity]
+    return exactly(float((far**power).mean() / (far**2).mean() ** (power / 2)), scale=1.0)
+
+
+def _blocks(model: nn.Module, prefix: str) -> list[str]:
+    """What follows each other in depth: blocks of an encoder where there are several, else modules with a matrix."""
+    layers = getattr(model, "blocks", [])
+    if len(layers) > 1:
+        return [f"blocks.{place}" for place in range(len(layers))]
+    inside: set[int] = set()
+    found = []
+    for name, module in model.named_modules(prefix=prefix):
+        if id(module) in inside:
+            continue
+        if isinstance(module, nn.MultiheadAttention):
+            inside.update(map(id, module.modules()))
+        if any(parameter.dim() > 1 for parameter in module.parameters(recurse=False)):
+            found.append(name)
+    return found
 
 
 def _units(x: Tensor) -> Tensor:

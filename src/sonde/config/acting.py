@@ -11,7 +11,7 @@ from sonde.core import settings
 
 _KNOWN = frozenset(item.name for item in dataclasses.fields(Config))
 # The others need trust, also those that come with later versions.
-_HARMLESS = frozenset({"preset", "budget", "console", "doctor", "cadence", "probes", "rules"})
+_HARMLESS = frozenset({"preset", "budget", "console", "doctor", "cadence", "probes", "loss", "rules"})
 _PATHS = frozenset({"runs", "profile"})
 
 

@@ -150,7 +150,7 @@ def _profile_of_project(path: str) -> dict[str, Any]:
 def _opened(source: Source) -> dict[str, tuple[Any, str]]:
     """The source's values by key, each with the source's name; tables in words of the environment are opened."""
     table = dict(source.table)
-    for name in ("cadence", "probes", "rules"):
+    for name in ("cadence", "probes", "loss", "rules"):
         if isinstance(table.get(name), settings.Word):
             try:
                 table[name] = settings.table_of(name, table[name])

@@ -76,6 +76,23 @@ class Probes:
         return frozenset(name for name in self.__slots__ if getattr(self, name))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossConfig:
+    """How the loss is smoothed.
+
+    Args:
+        ema: Whether its moving average (`loss/ema`) is recorded.
+        decay: β of the average and of the moving moments, in [0.95, 0.999]; larger is smoother and later.
+    """
+
+    ema: bool = True
+    decay: float = 0.99
+
+    def __post_init__(self) -> None:
+        if not 0.95 <= self.decay <= 0.999:
+            raise SettingError(f"must be in [0.95, 0.999], got {self.decay}.", "loss.decay")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Config:
     """The whole configuration.
@@ -89,6 +106,7 @@ class Config:
         profile: A file of rules' settings, as `sonde calibrate` writes.
         cadence: How often families are measured.
         probes: Which probes measure.
+        loss: How the loss is smoothed.
         rules: Settings of rules by name, as `rules.configuring.configured` takes them.
         sinks: Loggers to be fed.
         alerts: What is told when, and to whom.
@@ -102,6 +120,7 @@ class Config:
     profile: str = ""
     cadence: Cadence = Cadence()
     probes: Probes = Probes()
+    loss: LossConfig = LossConfig()
     rules: Mapping[str, Any] = field(default_factory=dict)
     sinks: tuple[Choice, ...] = ()
     alerts: AlertsConfig = field(default_factory=AlertsConfig)

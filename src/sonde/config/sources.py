@@ -27,6 +27,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "SONDE_PROFILE": "profile",
     "SONDE_CADENCE": "cadence",
     "SONDE_PROBES": "probes",
+    "SONDE_LOSS": "loss",
     "SONDE_RULES": "rules",
     "SONDE_SINKS": "sinks",
     **OF_ALERTS,

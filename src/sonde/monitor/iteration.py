@@ -152,6 +152,7 @@ class Iteration:
         if (in_hooks := probes.clock.take()) > 0:
             self.budget.took("hooks", in_hooks, like="pre")
         if steps.applied:
+            message.samples = spent.get("samples")
             self._note_times(message.host, spent)
         self._mailbox.put(message, delivery, self._transport.patience)
 

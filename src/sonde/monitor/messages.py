@@ -38,6 +38,9 @@ class MessageRecorder(Protocol):
     def event(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take an event that happened after the last step."""
 
+    def end(self, when: float) -> None:
+        """Take that the session ends."""
+
 
 @final
 @dataclass(slots=True, kw_only=True)
@@ -56,6 +59,8 @@ class StepMessage:
     """What the probes found."""
     host: dict[str, float]
     """Plain numbers of the step, by tag."""
+    samples: float | None = None
+    """Of all its micro-batches, where they were counted."""
     _sizes: list[int] = field(default_factory=list)
     _loss_is_late: bool = False
 
@@ -157,3 +162,25 @@ class EventMessage:
     def record(self, recorder: MessageRecorder, numbers: Float64) -> None:
         """As an event."""
         recorder.event(self.kind, self.data)
+
+
+@final
+@dataclass(slots=True)
+class EndMessage:
+    """The session ends: nothing comes after it."""
+
+    time: float
+
+    def tensors(self) -> Sequence[Tensor]:
+        """None."""
+        return ()
+
+    def drop_detail(self) -> None:
+        """All of it is essential."""
+
+    def let_go(self) -> None:
+        """Nothing is held."""
+
+    def record(self, recorder: MessageRecorder, numbers: Float64) -> None:
+        """As the end."""
+        recorder.end(self.time)

@@ -13,6 +13,7 @@ from sonde.probes.activations import Activations
 from sonde.probes.allocators import Allocators
 from sonde.probes.attention import Attention
 from sonde.probes.batches import Batches
+from sonde.probes.blocks import blocks_of
 from sonde.probes.calls import CALLS
 from sonde.probes.devices import Devices
 from sonde.probes.events import Events
@@ -111,9 +112,11 @@ class ProbeSet:
         }
         self._preflight = Preflight(models, optimizers, notices.preflight, clock=clock)
         self._operators = Operators(device, put_event)
+        blocks = [[block.name for block in blocks_of({name: model})] for name, model in models.items()]
+        self._steps = ParameterSteps(watched, schedule, on, blocks)
         standing: dict[str, Standing] = {
             "learning_rates": LearningRates(optimizers),
-            "parameters": ParameterSteps(watched, schedule, on),
+            "parameters": self._steps,
             "preflight": self._preflight,
             "settings": Settings(optimizers, put_event),
             "operators": self._operators,
@@ -206,6 +209,14 @@ class ProbeSet:
             with self._guard:
                 probe.collect()
         return []
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next session needs to go on without a jump."""
+        return {"optimizers": self._steps.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where another session stopped."""
+        self._steps.load_state_dict(state.get("optimizers", {}))
 
     def _tell(self, probe: Probe | Standing) -> None:
         for tag, reason in probe.not_measured().items():

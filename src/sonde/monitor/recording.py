@@ -1,4 +1,4 @@
-"""From messages to frames, in the background and in order: counts steps, smooths the loss, writes rows."""
+"""From messages to frames, in the background and in order: counts steps, follows the loss, writes rows."""
 
 import time
 from collections import deque
@@ -7,13 +7,13 @@ from typing import Any, final
 
 import numpy as np
 
+from sonde.config.schema import LossConfig
 from sonde.core import late_rows
 from sonde.core.frames import Columns, Float32, Frame
 from sonde.core.records import Float64, Recorder
+from sonde.monitor.loss_series import LossSeries
 from sonde.monitor.messages import StepMessage
 from sonde.probes.probe import STEP, Row, Stamp
-from sonde.signals.ema import Ema, EmaState
-from sonde.signals.moments import Moments, MomentsState
 
 _MOST_STAMPS = 16  # one at a time is waited for
 _MOST_COLUMNS = 256  # what is in the row of a step may change at every step
@@ -26,15 +26,23 @@ class StepRecording:
     Args:
         recorder: Where frames and events go.
         micro: Makes the loss of an accumulated step out of its micro-losses.
+        loss: How the loss is smoothed.
+        world_size: How many processes train together.
     """
 
-    def __init__(self, recorder: Recorder, *, micro: Callable[[Sequence[float]], Any] = np.mean) -> None:
-        self._recorder, self._micro = recorder, micro
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        micro: Callable[[Sequence[float]], Any] = np.mean,
+        loss: LossConfig = LossConfig(),  # noqa: B008  # frozen
+        world_size: int = 1,
+    ) -> None:
+        self._recorder, self._micro, self._world_size = recorder, micro, world_size
         self.last_step = 0
         self._micro_losses: list[float] = []
         self._num_micro = self._num_skipped = 0
-        self._ema, self._moments = Ema(), Moments()
-        self._ema_state, self._moments_state = self._ema.init(1), self._moments.init(1)
+        self._losses = LossSeries(loss)
         self._stamps: deque[Stamp] = deque(maxlen=_MOST_STAMPS)
         """The last ones that were given a step."""
         self._columns: dict[Any, Columns] = {}
@@ -47,15 +55,13 @@ class StepRecording:
             "step": self.last_step,
             "micro": self._num_micro,
             "skipped": self._num_skipped,
-            "ema": [array.tolist() for array in self._ema_state],
-            "moments": [array.tolist() for array in self._moments_state],
+            **self._losses.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where another session stopped."""
         self.last_step, self._num_micro, self._num_skipped = state["step"], state["micro"], state["skipped"]
-        self._ema_state = EmaState(*(np.asarray(array) for array in state["ema"]))
-        self._moments_state = MomentsState(*(np.asarray(array) for array in state["moments"]))
+        self._losses.load_state_dict(state)
         self._micro_losses = []
         for stamp in self._stamps:
             stamp.step = None
@@ -98,7 +104,11 @@ class StepRecording:
                 except Exception as error:  # the other probes are not to blame
                     problem = problem or error
         self._grad_norm = of_step.get("grad/norm", 0.0)
+        if (samples := _num_samples(message, rows)) is not None:
+            of_step["batch/effective"] = samples * self._world_size
         self.row(STEP, of_step, message.time)
+        if phase := self._losses.phase(self.last_step, of_step):
+            self.row("phase", phase, message.time)
         for loss in losses if len(losses) > 1 else ():
             self.row("micro", {"loss/micro": loss}, message.time)
         for row in rows:
@@ -107,21 +117,11 @@ class StepRecording:
             raise problem
 
     def _of_losses(self, losses: Sequence[float]) -> dict[str, float]:
-        """The loss of a step and its moments, out of its micro-losses."""
+        """The loss of a step and what is known of it, out of its micro-losses."""
         if not losses:
             return {}
-        with np.errstate(all="ignore"):  # losses may be anything: what comes of them is recorded, not warned about
-            loss = losses[0] if len(losses) == 1 else float(self._micro(losses))
-            self._ema_state, smooth = self._ema.step(self._ema_state, np.array([loss]))
-            self._moments_state, moments = self._moments.step(self._moments_state, np.array([loss]))
-        return {
-            "loss": loss,
-            "loss/ema": float(smooth[0]),
-            "loss/variance": float(moments.variance[0]),
-            "loss/skewness": float(moments.skewness[0]),
-            "loss/kurtosis": float(moments.kurtosis[0]),
-            "loss/num_micro": float(len(losses)),
-        }
+        loss = losses[0] if len(losses) == 1 else float(self._micro(losses))
+        return {**self._losses.step(loss), "loss/num_micro": float(len(losses))}
 
     def event(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take an event that happened after the last step."""
@@ -131,9 +131,16 @@ class StepRecording:
         """Take a row that belongs to the last step."""
         if "val/grad_norm" in values and self._grad_norm > 0:
             values = {**values, "val/grad_norm_ratio": values["val/grad_norm"] / self._grad_norm}
+        if table == "epoch":
+            values = {**values, **self._losses.end_epoch()}
         names = tuple(values)
         columns = self._columns_of((table, names), lambda: Columns(table, names))
         self._write(columns, self.last_step, when, np.fromiter(values.values(), np.float64, len(names)))
+
+    def end(self, when: float) -> None:
+        """Take that the session ends: the phase of the learning rate that is under way has a row, too."""
+        if phase := self._losses.phase_under_way():
+            self.row("phase", phase, when)
 
     def _write_row(self, row: Row, when: float) -> None:
         if row.stamp is None:
@@ -156,3 +163,13 @@ class StepRecording:
         with np.errstate(over="ignore"):
             self._recorder.append(Frame(columns, step, when, numbers.astype(np.float32)))
         time.sleep(0)  # the training gets the interpreter now, not when it has waited for it for 5 ms
+
+
+def _num_samples(message: StepMessage, rows: Sequence[Row]) -> float | None:
+    """Samples of a step on this rank, of all its micro-batches: as counted, else as the model was given them."""
+    if message.samples is not None:
+        return message.samples
+    for row in rows:
+        if row.columns.table == "batches" and "batch/samples" in row.columns.tags:
+            return float(row.values[row.columns.tags.index("batch/samples")])
+    return None

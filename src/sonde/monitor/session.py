@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from sonde.alerts.config import AlertsConfig
+from sonde.config.schema import LossConfig
 from sonde.console.terminals import Wanted as Console
 from sonde.core.findings import Finding
 from sonde.core.records import Ending
@@ -24,6 +25,7 @@ from sonde.monitor.doctor.host import Host
 from sonde.monitor.guard import Guard
 from sonde.monitor.iteration import plain
 from sonde.monitor.mailbox import Mailbox
+from sonde.monitor.messages import EndMessage
 from sonde.monitor.notices import Notices
 from sonde.monitor.outputs import Outputs
 from sonde.monitor.recording import StepRecording
@@ -76,6 +78,7 @@ class Watch:
         sinks: Sequence[Sink],
         alerts: AlertsConfig,
         micro: Micro,
+        loss: LossConfig,
         floor_s: float | None,
         length: Mapping[str, int | None],
         console_s: float,
@@ -105,7 +108,12 @@ class Watch:
             on_alarm=self._sweeps.ask,
             problem=self._problem,
         )
-        self._recording = StepRecording(self._outputs.entrance, micro=np.sum if micro == "sum" else np.mean)
+        self._recording = StepRecording(
+            self._outputs.entrance,
+            micro=np.sum if micro == "sum" else np.mean,
+            loss=loss,
+            world_size=ranks.world_size(),
+        )
         self._background = Background(self._mailbox, self._recording, self._notices.fail)
         try:
             self._listening = listen(
@@ -337,6 +345,7 @@ class Watch:
             "iteration": self._schedule.iteration,
             "epoch": self._iteration.epoch.number,
             **self._recording.state_dict(),
+            **self._probes.state_dict(),
             "doctor": state,
             "doctor_step": known,
         }
@@ -349,6 +358,7 @@ class Watch:
         self._iteration.restart(int(state.get("epoch", 0)))
         self._schedule.resume(int(state["iteration"]))
         self._recording.load_state_dict(state)
+        self._probes.load_state_dict(state)
         self._outputs.relay.branch(self._recording.last_step + 1)
         if self._doctor is not None:
             self._doctor.restore(state.get("doctor"), self._recording.last_step, known=state.get("doctor_step"))
@@ -375,6 +385,7 @@ class Watch:
                 self._note_out_of_memory(self._error or getattr(sys, "last_value", None))
         self._closed = True
         self._listening.leave()
+        self._mailbox.put(EndMessage(time.time()))
         is_finished = ending is Ending.FINISHED
         patience_s = _CLOSE_S if is_finished else _CLOSE_HURRY_S
         try:

@@ -151,6 +151,7 @@ def watch(
             sinks=made,
             alerts=chosen.alerts,
             micro=micro,
+            loss=chosen.loss,
             floor_s=floor_s,
             length={"total_steps": total_steps, "total_epochs": total_epochs},
             console_s=console_s,

@@ -51,6 +51,8 @@ class Gradients:
         """Those that were read, kept until the optimiser has used them: torch makes an object anew for each that nobody
         in Python holds, which takes longer than all our questions."""
         self._cosines = Consecutive()
+        self._wants_direction = False
+        """Whether `rotating` had its turn since the gradient's direction was last read."""
 
     @property
     def _due(self) -> Due:
@@ -110,7 +112,10 @@ class Gradients:
         watched, due = self._watched, self._due
         with_sketch, slots = False, cast("Sequence[int]", ())
         if not due.is_quiet:
-            with_sketch = due.due("cosines") or due.due("cosines", 1)
+            self._wants_direction |= due.due("rotating")
+            # A sketch at the steps of `layers` only: two steps in ten would stand out otherwise.
+            for_direction = self._wants_direction and due.due("layers")
+            with_sketch = due.due("cosines") or due.due("cosines", 1) or for_direction
             slots = due.slots("rotating", len(watched.slots))
         steps = watched.steps()
         if steps is not None and self._are_read_at_once(steps, slots, with_sketch):
@@ -129,7 +134,8 @@ class Gradients:
                 products = self._cosines.take(due.iteration, names, sketch)
                 if products is not None and due.due("cosines"):
                     watched.add(Key(Part.GRADIENT_PRODUCTS, names), products)
-                if due.due("rotating"):
+                if self._wants_direction:
+                    self._wants_direction = False
                     watched.add(Key(Part.TRAJECTORY), sketch.sum(0))
         else:
             watched.add(Key(Part.NORMS, names), tensor_norms(tensors))
@@ -175,7 +181,8 @@ class Gradients:
             watched.add(Key(Part.HISTOGRAM, watched.slots[slot].names, slot), histogram)
         for each in slots if len(slots) > 1 else ():  # a burst
             self._count(each, watched.slots[each].names, found[each :: len(watched.slots)])
-        if sketch is not None and due.due("rotating"):
+        if sketch is not None and self._wants_direction:
+            self._wants_direction = False
             watched.add(Key(Part.TRAJECTORY), sketch.sum(0))
         return True
 

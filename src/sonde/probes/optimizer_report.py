@@ -13,18 +13,19 @@ import torch
 
 from sonde.core.frames import MISSING, Columns, Detail, Float32
 from sonde.core.records import Float64
-from sonde.kernels import sketches
 from sonde.kernels.columns import NUM_COLUMNS, Column, finite_norm, norm
 from sonde.kernels.histograms import NUM_BINS, NUM_COARSE, PERCENTS, coarse, percentiles
+from sonde.probes.gradient_flow import GradientFlow
 from sonde.probes.lookup import Lookup
+from sonde.probes.optimizer_history import OptimizerHistory
 from sonde.probes.optimizer_numbers import NORMS, ClipNote, Key, Part, apart
 from sonde.probes.probe import Row, step_row
 from sonde.probes.statistics import STATISTICS, tags, values
-from sonde.signals.trajectory import Trajectory
 
 _NAMED_STEPS = 10  # between two rows that name parameters that are not finite
 _USUAL_STEPS = 16  # what is usual is the median of so many norms
 _UNUSUAL = 4.0  # times that; noise of small batches stays below, what spikes and explosions do does not
+_ROUNDING = 1e-6  # of norms that are measured in two ways
 _SMALLEST = float(np.finfo(np.float32).tiny)
 _MOST_COLUMNS = 256  # which parameters have a gradient may change at every step (experts)
 
@@ -75,13 +76,13 @@ class OptimizerReport:
         name: Of the optimiser, empty where there is only one.
         label: What its tables have behind their name, empty where there is only one.
         histogram_steps: Steps between two histograms of a gradient that are kept whole.
+        flow: Told the norms of gradients at the steps at which those of each are recorded.
     """
 
-    def __init__(self, name: str, label: str, *, histogram_steps: int) -> None:
+    def __init__(self, name: str, label: str, *, histogram_steps: int, flow: GradientFlow) -> None:
         self._at = f"@{name}" if name else ""
-        self._label, self._histogram_steps = label, histogram_steps
-        self._trajectory = Trajectory()
-        self._trajectory_state = self._trajectory.init(sketches.SIZE)
+        self._label, self._histogram_steps, self._flow = label, histogram_steps, flow
+        self.history = OptimizerHistory()
         self._weights: tuple[tuple[str, ...], Float64] = (), np.empty(0)
         """Names and norms after the last step at which they were read."""
         self._histogram_kept: dict[int | None, int] = {}
@@ -94,19 +95,24 @@ class OptimizerReport:
         """The numbers of the step's own row, then the rows of tensors."""
         step = _Step(note, dict(_whole(*item) for item in apart(note.keys, note.sizes, numbers).items()))
         names, before, applied = step.gradient_norms()
-        yield step_row(self._scalars(step, names, before, applied))
+        weights = step.key(Part.WEIGHTS)
+        growth = None if weights is None else self.history.growth(weights.names, step.tensors[weights].norms)
+        scalars = self._scalars(step, names, before, applied)
+        yield step_row(scalars if growth is None else {**scalars, f"weight/growth{self._at}": growth[1]})
         has_layers = self._is_unusual(note.iteration, together(before)) or note.has_layers
+        if has_layers and step.key(Part.GRADIENTS) is not None:
+            self._flow.note(names, before)
         for key, value in step.found.items():
             if key.part in _FAMILIES:
                 if has_layers or key.part is not Part.GRADIENTS:
-                    yield self._layers(step, key, names, applied)
+                    yield self._layers(step, key, names, applied, growth)
             elif key.part is Part.NORMS and has_layers:
                 yield self._row("gradients", None, names, lambda: [f"grad/norm@{name}" for name in names], before)
             elif key.part in (Part.GRADIENT_PRODUCTS, Part.UPDATE_PRODUCTS):
                 yield self._cosines(step, key, value)
             elif key.part in (Part.HISTOGRAM, Part.WEIGHT_HISTOGRAM):
                 yield from self._shapes(step, key, value)
-        if (weights := step.key(Part.WEIGHTS)) is not None:
+        if weights is not None:
             self._weights = weights.names, step.tensors[weights].norms
 
     def _is_unusual(self, iteration: int, norm: float) -> bool:
@@ -132,9 +138,11 @@ class OptimizerReport:
             factors = [step.clip_factor(i) for i, clip in enumerate(note.clips) if not clip.by_value]
             if factors:
                 row[f"clip/factor{at}"] = min(factors)
-        if names and not note.is_incomplete:
-            row[f"grad/norm{at}"] = together(before)
-            row[f"grad/norm_applied{at}"] = together(applied)
+        norms = (together(before), together(applied)) if names and not note.is_incomplete else None
+        if norms is not None:
+            row[f"grad/norm{at}"], row[f"grad/norm_applied{at}"] = norms
+            self._add(row, self.history.gradient_norm(norms[0]))
+        self._add(row, self.history.clip(step.shortening(norms)))
         for key, value in step.found.items():
             if key.part is Part.GRADIENTS and not note.is_incomplete:
                 row[f"grad/norm_finite{at}"] = together(step.tensors[key].finite_norms) / step.read_scale
@@ -146,17 +154,17 @@ class OptimizerReport:
             elif key.part is Part.UPDATE_PRODUCTS:
                 row[f"update/cosine{at}"] = float(_cosines(value.reshape(-1, 3).sum(0)))
             elif key.part is Part.TRAJECTORY:
-                last = self._trajectory_state
-                self._trajectory_state, out = self._trajectory.step(last, value)
-                if self._trajectory_state is not last and np.isfinite(out.dimension):  # else no number of this step
-                    row[f"grad/trajectory_dimension{at}"] = float(out.dimension)
-                    row[f"grad/trajectory_share{at}"] = float(out.share)
+                self._add(row, self.history.direction(value))
         if note.has_whole_updates and (keys := [key for key in step.found if key.part is Part.UPDATES]):
             update = together(np.concatenate([step.tensors[key].norms for key in keys]))
             weight = together(np.concatenate([self._norms_before(step, key) for key in keys]))
             row[f"update/norm{at}"] = update
             row[f"update/ratio{at}"] = float(_ratios(np.array(update), np.array(weight)))
         return row
+
+    def _add(self, row: dict[str, float], found: Mapping[str, float]) -> None:
+        for tag, value in found.items():
+            row[tag + self._at] = value
 
     def _norms_before(self, step: "_Step", key: Key) -> Float64:
         """The norms of an update's parameters before the step; 0 where they are not known."""
@@ -166,9 +174,18 @@ class OptimizerReport:
         names, norms = self._weights
         return np.append(norms, 0.0)[self._lookup(key.names, names)]
 
-    def _layers(self, step: "_Step", key: Key, names: tuple[str, ...], applied: Float64) -> Row:
+    def _layers(
+        self,
+        step: "_Step",
+        key: Key,
+        names: tuple[str, ...],
+        applied: Float64,
+        growth: tuple[Float32, float] | None,
+    ) -> Row:
         """The statistics of every tensor of a key."""
         family, out = _FAMILIES[key.part], step.series(key)
+        if key.part is Part.WEIGHTS and growth is not None:
+            out = np.concatenate([out, growth[0]])
         is_update = key.part is Part.UPDATES
         if is_update:  # against the weights before them, and against the gradients that the optimiser got
             gradients = np.append(applied, 0.0)[self._lookup(key.names, names)]
@@ -177,8 +194,9 @@ class OptimizerReport:
             out = np.concatenate([out, _ratios(updates, self._norms_before(step, key)), _ratios(updates, gradients)])
 
         def names_of() -> list[str]:
-            relative = [f"update/{what}@{name}" for what in ("ratio", "effective_lr") for name in key.names]
-            return tags(family.prefix, key.names, family.statistics) + (relative if is_update else [])
+            relative = {Part.UPDATES: ("ratio", "effective_lr"), Part.WEIGHTS: ("growth",)}.get(key.part, ())
+            of_each = [f"{family.prefix}/{what}@{name}" for what in relative for name in key.names]
+            return tags(family.prefix, key.names, family.statistics) + of_each
 
         return self._row(family.table, key.slot, key.names, names_of, out)
 
@@ -303,6 +321,20 @@ class _Step:
         if measured is not None:  # something other than clips by norm came in between
             applied = measured / self._scale
         return key.names, before, applied
+
+    def shortening(self, norms: tuple[float, float] | None) -> float | None:
+        """By what factor clips have shortened the gradients; None where there was none, NaN where it is not known.
+
+        Args:
+            norms: Of all gradients before clips, and as the optimiser got them, where they are known.
+        """
+        if not self.note.clips:
+            return None
+        factors = [self.clip_factor(i) for i, clip in enumerate(self.note.clips) if not clip.by_value]
+        if len(factors) < len(self.note.clips):  # a clip by value tells no factor
+            factor = norms[1] / norms[0] if norms is not None and 0 < norms[0] < np.inf else float("nan")
+            factors.append(1.0 if factor > 1 - _ROUNDING else factor)
+        return float("nan") if np.isnan(factors).any() else min(factors)
 
     def clip_factor(self, place: int) -> float:
         """What torch multiplied gradients by; NaN where that made them NaN, or where its norm is not known."""

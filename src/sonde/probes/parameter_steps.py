@@ -4,11 +4,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from torch import Tensor
 from torch.optim import Optimizer
 
 from sonde.probes.events import Events
+from sonde.probes.gradient_flow import GradientFlow
 from sonde.probes.gradients import Gradients
 from sonde.probes.optimizer_numbers import Key, Part
 from sonde.probes.optimizer_report import OptimizerReport, StepNote
@@ -22,10 +24,11 @@ from sonde.probes.weights import Weights
 class _Followed:
     """One optimiser."""
 
-    def __init__(self, watched: WatchedOptimizer, schedule: Schedule, label: str) -> None:
+    def __init__(self, watched: WatchedOptimizer, schedule: Schedule, label: str, flow: GradientFlow) -> None:
         self.watched = watched
         self.gradients, self.weights = Gradients(watched, schedule), Weights(watched, schedule)
-        self.report = OptimizerReport(watched.name, label, histogram_steps=watched.cadences.histograms.interval_steps)
+        steps = watched.cadences.histograms.interval_steps
+        self.report = OptimizerReport(watched.name, label, histogram_steps=steps, flow=flow)
 
     def refresh(self) -> None:
         if self.watched.refresh():
@@ -39,12 +42,20 @@ class ParameterSteps:
         watched: The optimisers.
         schedule: What has its turn.
         on: What is measured: `gradients`, and `weights` with their updates.
+        blocks: For each model the names of its blocks in the order of depth.
     """
 
-    def __init__(self, watched: Sequence[WatchedOptimizer], schedule: Schedule, on: frozenset[str]) -> None:
+    def __init__(
+        self,
+        watched: Sequence[WatchedOptimizer],
+        schedule: Schedule,
+        on: frozenset[str],
+        blocks: Sequence[Sequence[str]],
+    ) -> None:
         labels = _labels([one.name for one in watched])
         self._schedule, self._has_gradients, self._has_weights = schedule, "gradients" in on, "weights" in on
-        self._followed = {id(one.optimizer): _Followed(one, schedule, labels[one.name]) for one in watched}
+        self._flow = GradientFlow(blocks)
+        self._followed = {id(one.optimizer): _Followed(one, schedule, labels[one.name], self._flow) for one in watched}
         for one in watched:
             if one.on_gpu:
                 self._followed[id(one.optimizer)].weights.warm_up()
@@ -108,8 +119,19 @@ class ParameterSteps:
                 followed.watched.numbers.add(Key(Part.CLIP_SCALE), scale)
 
     def collect(self) -> Sequence[Reading]:
-        """A reading for each optimiser that has numbers."""
-        return [reading for followed in self._followed.values() if (reading := self._reading(followed)) is not None]
+        """A reading for each optimiser that has numbers, then one of all together."""
+        found = [reading for followed in self._followed.values() if (reading := self._reading(followed)) is not None]
+        return [*found, Reading((), self._flow)] if found else found
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next session needs to know of each optimiser, by its name."""
+        return {each.watched.name: each.report.history.state_dict() for each in self._followed.values()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where another session stopped; optimisers that it did not have begin anew."""
+        for followed in self._followed.values():
+            if followed.watched.name in state:
+                followed.report.history.load_state_dict(state[followed.watched.name])
 
     def _reading(self, followed: _Followed) -> Reading | None:
         numbers = followed.watched.take()

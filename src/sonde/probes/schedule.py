@@ -169,7 +169,7 @@ class Schedule:
     def _find(self, turns: Iterable[_Turn]) -> None:
         iteration = self._iteration
         changes = self.cadences.early_steps, self._sweep.start_step, self._sweep.start_step + self._sweep.num_steps
-        if iteration in changes:
+        if iteration and iteration in changes:
             self._set_clocks(iteration)
             self._look_anew()
         for turn in turns:

@@ -1,6 +1,7 @@
 """Every signal that streams, with settings that serve as an example: what the conformance tests walk."""
 
 from sonde.signals.change_point import ChangePoint
+from sonde.signals.clipping import Clipping
 from sonde.signals.cusum import Cusum
 from sonde.signals.drift import Drift
 from sonde.signals.ema import Ema
@@ -14,9 +15,11 @@ from sonde.signals.plateau import Plateau
 from sonde.signals.quantiles import Quantiles
 from sonde.signals.robust_z import RobustZ
 from sonde.signals.signal import Signal, TimedSignal
+from sonde.signals.since_first import SinceFirst
 from sonde.signals.trend import Trend
 
 SIGNALS: tuple[Signal, ...] = (
+    Clipping(),
     Cusum(threshold=5.0),
     Drift(),
     Ema(),
@@ -27,6 +30,7 @@ SIGNALS: tuple[Signal, ...] = (
     Plateau(),
     Quantiles(),
     RobustZ(),
+    SinceFirst(),
 )
 
 TIMED_SIGNALS: tuple[TimedSignal, ...] = (

@@ -1,6 +1,7 @@
 """The phases of a learning rate, read from its own series: warmup, constant, decay, and jumps."""
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -103,6 +104,8 @@ class Phases:
             # Nothing moved, as at nearly every step of most trainings.
             state = state._replace(step=np.full_like(state.step, at))
             return state, self._out(state, state.phase < 0)
+        if len(values) == 1:
+            return self._one(state, values.item(), at)
         taken = np.isfinite(values)
         first = taken & (state.step < 0)
         rate = np.where(taken, values, state.rate)
@@ -134,6 +137,44 @@ class Phases:
             gap=np.where(again, at - state.changed, np.where(moved, 0, state.gap)),
         )
         return new, self._out(new, jumped)
+
+    def _one(self, state: PhasesState, value: float, at: int) -> tuple[PhasesState, PhasesOut]:
+        """The same for a single rate, in plain numbers: a rate that moves at every step would cost 40 operations."""
+        if not math.isfinite(value):
+            return state, self._out(state, state.phase < 0)
+        rate, step, peak, phase, start, velocity, changed, gap = (array.item() for array in state)
+        first = step < 0
+        change = 0.0 if first else value - rate
+        larger = abs(value) if first else max(abs(value), abs(rate))
+        pace = change / max(at - step, 1)
+        moved = abs(change) > self.tolerance * larger
+        sudden = phase == Phase.CONSTANT or abs(pace) > 3 * abs(velocity)
+        jumped = moved and sudden and abs(change) > self.jump * larger and phase != Phase.UNKNOWN
+        ramp = Phase.WARMUP if change > 0 else Phase.DECAY
+        begins = moved and not jumped and phase != ramp
+        settles = not (first or moved or phase == Phase.CONSTANT) and at - changed > max(self.patience, 2 * gap)
+        if begins or jumped or first:
+            start = at
+        elif settles:
+            start = changed
+        if begins:
+            phase = int(ramp)
+        elif jumped or settles:
+            phase = int(Phase.CONSTANT)
+        if moved:
+            gap = at - changed if not jumped and pace * velocity > 0 else 0
+            velocity = pace
+        new = PhasesState(
+            rate=np.array([value]),
+            step=np.array([at], np.int64),
+            peak=np.array([max(peak, value)]),
+            phase=np.array([phase], np.int64),
+            start=np.array([start], np.int64),
+            velocity=np.array([velocity]),
+            changed=np.array([at if moved or first else changed], np.int64),
+            gap=np.array([gap], np.int64),
+        )
+        return new, self._out(new, np.array([jumped]))
 
     def _out(self, state: PhasesState, jumped: Bool) -> PhasesOut:
         if len(state.peak) == 1:

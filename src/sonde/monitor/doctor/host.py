@@ -178,6 +178,8 @@ class Host:
         if not norm <= _UNUSUAL * self._usual_norm:
             return False
         self._usual_norm = norm or self._usual_norm
+        if "loss/ema" not in row:  # it can be switched off
+            return abs(row.get("loss/score", math.nan)) <= _UNUSUAL
         loss, smooth, variance = (row.get(tag, math.nan) for tag in ("loss", "loss/ema", "loss/variance"))
         return abs(loss - smooth) <= _UNUSUAL * math.sqrt(max(variance, 0.0))
 
