@@ -164,19 +164,23 @@ class Iteration:
             return value.detach().double().mean() if value.numel() != 1 else value
         return plain(value)
 
-    def _read_parts(self, parts: Mapping[str, Any]) -> Reading:
-        """The parts of a loss, each under its tag."""
+    def _numbers(self, values: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Tensor]]:
+        """Values by tag: as numbers, or as tensors of one where they are on the device."""
         here: dict[str, float] = {}
         late: dict[str, Tensor] = {}
-        for name, part in parts.items():
+        for tag, given in values.items():
             with self._guard:
-                tag = f"loss/part@{name}"
                 check_tag(tag)
-                value = self._value(part)
+                value = self._value(given)
                 if isinstance(value, Tensor):
                     late[tag] = value
                 elif value is not None:
                     here[tag] = value
+        return here, late
+
+    def _read_parts(self, parts: Mapping[str, Any]) -> Reading:
+        """The parts of a loss, each under its tag."""
+        here, late = self._numbers({f"loss/part@{name}": part for name, part in parts.items()})
         return Reading(list(late.values()), partial(_parts_row, here, list(late)), num_essential=len(late))
 
     def left(self) -> None:
@@ -199,10 +203,12 @@ class Iteration:
         message.let_go()
         return NOTHING if delivery is None else delivery  # the step still counts
 
-    def put_row(self, table: str, values: dict[str, float], late: dict[str, Tensor] | None = None) -> None:
-        """A row that belongs to the last step."""
-        message = RowMessage(time.time(), table, values, late or {})
-        self._mailbox.put(message, self.send(message))
+    def put_row(self, table: str, values: Mapping[str, Any]) -> None:
+        """A row that belongs to the last step, by tags; those that are no tags or no numbers are left out."""
+        here, late = self._numbers(values)
+        if here or late:
+            message = RowMessage(time.time(), table, here, late)
+            self._mailbox.put(message, self.send(message))
 
     def end_epoch(self) -> None:
         """An epoch is over, with the last step."""

@@ -12,18 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from sonde.alerts.config import AlertsConfig
-from sonde.config.schema import LossConfig
-from sonde.console.terminals import Wanted as Console
+from sonde.config.schema import Config
 from sonde.core.findings import Finding
 from sonde.core.records import Ending
-from sonde.core.tags import check_tag
 from sonde.monitor import ranks
 from sonde.monitor.background import Background
-from sonde.monitor.doctor.connections import Where
 from sonde.monitor.doctor.host import Host
 from sonde.monitor.guard import Guard
-from sonde.monitor.iteration import plain
 from sonde.monitor.mailbox import Mailbox
 from sonde.monitor.messages import EndMessage
 from sonde.monitor.notices import Notices
@@ -31,8 +26,9 @@ from sonde.monitor.outputs import Outputs
 from sonde.monitor.recording import StepRecording
 from sonde.monitor.setup import device_of, listen
 from sonde.monitor.sweeps import Sweeps
+from sonde.monitor.timed_batches import timed
 from sonde.probes import out_of_memory
-from sonde.probes.batches import counts_of, shapes_of
+from sonde.probes.batches import counts_of, shapes_of, targets_of
 from sonde.probes.cadences import ON_CPU, ON_GPU, Cadences, with_intervals
 from sonde.probes.schedule import Schedule
 from sonde.probes.validation_gradients import gradient_norm
@@ -65,20 +61,13 @@ class Watch:
         models: Mapping[str, nn.Module],
         optimizers: Mapping[str, Optimizer],
         writer: Writer,
+        settings: Config,
         *,
         config: Mapping[str, Any] | None,
-        budget: float,
         cadence: Cadences | None,
-        intervals: Mapping[str, int],
-        probes: frozenset[str],
-        console: Console,
         on_finding: Callable[[Finding], None] | None,
-        doctor: Where,
-        rules: Mapping[str, Any],
         sinks: Sequence[Sink],
-        alerts: AlertsConfig,
         micro: Micro,
-        loss: LossConfig,
         floor_s: float | None,
         length: Mapping[str, int | None],
         console_s: float,
@@ -90,7 +79,7 @@ class Watch:
         self._batch_shapes: dict[str, list[int]] = {}
         self._error: BaseException | None = None
         on_gpu = device_of(optimizers).type == "cuda"
-        self._schedule = Schedule(cadence or with_intervals(ON_GPU if on_gpu else ON_CPU, intervals))
+        self._schedule = Schedule(cadence or with_intervals(ON_GPU if on_gpu else ON_CPU, settings.cadence.given))
         self._sweeps, self._mailbox = Sweeps(), Mailbox()
         self._notices = Notices(self._mailbox)
         self._guard = Guard(self._notices.fail, strict=strict)
@@ -98,12 +87,12 @@ class Watch:
             writer,
             config=config,
             sinks=sinks,
-            alerts=alerts,
-            console=console,
+            alerts=settings.alerts,
+            console=settings.console,
             console_s=console_s,
             length=length,
-            doctor=doctor,
-            rules=rules,
+            doctor=settings.doctor,
+            rules=settings.rules,
             on_finding=on_finding,
             on_alarm=self._sweeps.ask,
             problem=self._problem,
@@ -111,7 +100,7 @@ class Watch:
         self._recording = StepRecording(
             self._outputs.entrance,
             micro=np.sum if micro == "sum" else np.mean,
-            loss=loss,
+            loss=settings.loss,
             world_size=ranks.world_size(),
         )
         self._background = Background(self._mailbox, self._recording, self._notices.fail)
@@ -125,9 +114,9 @@ class Watch:
                 self._guard,
                 call,
                 writer.describe,
-                share=budget,
+                share=settings.budget,
                 floor_s=floor_s,
-                on=probes,
+                on=settings.probes.on,
             )
             # Where parameters are split, all ranks must measure the same at each step.
             self._sweeps.are_allowed = all(one.sharing is None for one in self._listening.watched)
@@ -204,17 +193,7 @@ class Watch:
         `iter` is called once for each pass, as a plain loop would. Samples and tokens are counted, and labels looked at
         now and then, where the batches are made of tensors.
         """
-        iterator = iter(batches)
-        while True:
-            started, worked = time.perf_counter(), time.thread_time()
-            try:
-                batch = next(iterator)
-            except StopIteration:
-                self.end_of_data()
-                return
-            worked_s, waited_s = time.thread_time() - worked, time.perf_counter() - started
-            self.batch(batch, waited_s=waited_s, worked_s=worked_s)
-            yield batch
+        return timed(batches, self.batch, self.end_of_data)
 
     def batch(self, batch: Any, *, waited_s: float = 0.0, worked_s: float = 0.0) -> None:
         """A batch is about to be used; for loops that cannot hand their loader to `data`.
@@ -237,7 +216,7 @@ class Watch:
                 self._batch_shapes = shapes_of(batch)
                 found = dict(zip(("samples", "tokens"), counts_of(batch), strict=True))
                 self._iteration.count({quantity: count for quantity, count in found.items() if count is not None})
-                events.tell(events.batch, batch, _targets(batch))
+                events.tell(events.batch, batch, targets_of(batch))
             events.mark("monitor-done")
             self._iteration.end("data", began)
 
@@ -278,27 +257,13 @@ class Watch:
         if self._closed:
             return
         self._events.tell(self._events.evaluated)
-        here: dict[str, float] = {}
-        late: dict[str, Tensor] = {}
-        for name, value in {**({} if loss is None else {"loss": loss}), **(metrics or {})}.items():
-            with self._guard:
-                tag = f"val/{name}"
-                check_tag(tag)
-                if isinstance(value, Tensor) and value.device == self._iteration.device:  # nobody waits for it
-                    late[tag] = value.detach().double().mean()
-                else:
-                    here[tag] = plain(value)
+        given = {**({} if loss is None else {"loss": loss}), **(metrics or {})}
         if gradient_of is not None:
             with self._guard:
                 self._probes.pass_over()
-                norm = gradient_norm(gradient_of, self._models.values())
-                if norm.device == self._iteration.device:
-                    late["val/grad_norm"] = norm
-                else:
-                    here["val/grad_norm"] = plain(norm)
-        if here or late:
-            with self._guard:
-                self._iteration.put_row("evaluation", here, late)
+                given["grad_norm"] = gradient_norm(gradient_of, self._models.values())
+        with self._guard:
+            self._iteration.put_row("evaluation", {f"val/{name}": value for name, value in given.items()})
 
     def epoch(self) -> None:
         """An epoch is over: its number, length and speed become a row of the table `epoch`."""
@@ -382,7 +347,10 @@ class Watch:
         if ending is Ending.CRASHED:
             with self._guard:
                 # One that nobody caught is kept by the interpreter.
-                self._note_out_of_memory(self._error or getattr(sys, "last_value", None))
+                failed = out_of_memory.origin(self._error or getattr(sys, "last_value", None))
+                if failed is not None:
+                    held = out_of_memory.held_at(failed, self._models, self._optimizers, self._batch_shapes)
+                    self._mailbox.event("out-of-memory", held)
         self._closed = True
         self._listening.leave()
         self._mailbox.put(EndMessage(time.time()))
@@ -423,15 +391,3 @@ class Watch:
         self._background.drain(_CLOSE_HURRY_S)  # the steps that were made before it count
         self._outputs.relay.event("exception", step=self._recording.last_step, data={"reason": reason})
         self.end(ending, reason)
-
-    def _note_out_of_memory(self, error: BaseException | None) -> None:
-        if (failed := out_of_memory.origin(error)) is not None:
-            held = out_of_memory.held_at(failed, self._models, self._optimizers, self._batch_shapes)
-            self._mailbox.event("out-of-memory", held)
-
-
-def _targets(batch: Any) -> Any:
-    """The labels of a batch by the two customs there are: the second of a pair, or an entry with such a name."""
-    if isinstance(batch, Mapping):
-        return next((batch[name] for name in ("labels", "label", "targets", "target", "y") if name in batch), None)
-    return batch[1] if isinstance(batch, tuple | list) and len(batch) == 2 else None

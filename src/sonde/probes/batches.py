@@ -276,6 +276,13 @@ def shapes_of(batch: Any) -> dict[str, list[int]]:
     return {place: list(tensor.shape) for place, tensor in tensors if not tensor.is_nested}
 
 
+def targets_of(batch: Any) -> Any:
+    """The labels of a batch by the two customs there are: the second of a pair, or an entry with such a name."""
+    if isinstance(batch, Mapping):
+        return next((batch[name] for name in ("labels", "label", "targets", "target", "y") if name in batch), None)
+    return batch[1] if isinstance(batch, tuple | list) and len(batch) == 2 else None
+
+
 def _together(name: str, first: float, other: float) -> float:
     """One statistic of two micro-batches, as well as it can be told."""
     if math.isnan(first) or math.isnan(other):
