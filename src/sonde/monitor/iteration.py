@@ -17,7 +17,7 @@ from sonde.monitor.budget import Budget
 from sonde.monitor.epochs import Epoch
 from sonde.monitor.guard import Guard
 from sonde.monitor.mailbox import Mailbox
-from sonde.monitor.messages import Message, RowMessage, StepMessage
+from sonde.monitor.messages import RowMessage, StepMessage, TensorMessage
 from sonde.monitor.optimizer_hooks import Steps
 from sonde.monitor.probe_set import ProbeSet
 from sonde.monitor.starvation import Starvation
@@ -187,11 +187,10 @@ class Iteration:
         """The training goes on: time is its own from now."""
         self._last_end = time.perf_counter()
 
-    def send(self, message: Message, host: dict[str, float] | None = None) -> Delivery:
+    def send(self, message: TensorMessage, host: dict[str, float] | None = None) -> Delivery:
         """Have a message's numbers on their way; what there is no room for is left behind, detail first."""
         delivery: Delivery | None = NOTHING
         if self.is_capturing:
-            message.drop_detail()
             delivery = None
         elif tensors := message.tensors():
             delivery = self._transport.send(tensors)
@@ -200,8 +199,11 @@ class Iteration:
                 delivery = self._transport.send(message.tensors(), essential=True)
                 if host is not None:
                     host["monitor/dropped"] = 1.0
+        if delivery is None:  # the step still counts
+            message.drop_tensors()
+            return NOTHING
         message.let_go()
-        return NOTHING if delivery is None else delivery  # the step still counts
+        return delivery
 
     def put_row(self, table: str, values: Mapping[str, Any]) -> None:
         """A row that belongs to the last step, by tags; those that are no tags or no numbers are left out."""

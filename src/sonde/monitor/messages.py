@@ -11,7 +11,14 @@ from sonde.probes.probe import Reading
 
 
 class Message(Protocol):
-    """Something to record, complete but for numbers that are still on their device."""
+    """Something to record."""
+
+    def record(self, recorder: "MessageRecorder", numbers: Float64) -> None:
+        """Have it recorded, with the numbers of its tensors; none of them where they could not be sent."""
+
+
+class TensorMessage(Message, Protocol):
+    """One that is complete but for numbers that are still on their device."""
 
     def tensors(self) -> Sequence[Tensor]:
         """Those whose numbers are wanted."""
@@ -19,11 +26,11 @@ class Message(Protocol):
     def drop_detail(self) -> None:
         """There is no room for all: keep what every step must have."""
 
+    def drop_tensors(self) -> None:
+        """None of them can be sent: go without."""
+
     def let_go(self) -> None:
         """Hold no tensor any longer: they were sent."""
-
-    def record(self, recorder: "MessageRecorder", numbers: Float64) -> None:
-        """Have it recorded, with the numbers of its tensors; none of them where they could not be sent."""
 
 
 class MessageRecorder(Protocol):
@@ -76,6 +83,13 @@ class StepMessage:
             for reading in self.readings
             if reading.num_essential or not reading.tensors
         ]
+
+    def drop_tensors(self) -> None:
+        """Keep what the host knows."""
+        self.readings = [reading for reading in self.readings if not reading.tensors]
+        self.overflows = {}
+        self.loss = None if isinstance(self.loss, Tensor) else self.loss
+        self.let_go()
 
     def let_go(self) -> None:
         """Remember how many numbers each reading has."""
@@ -130,6 +144,10 @@ class RowMessage:
     def drop_detail(self) -> None:
         """All of it is essential."""
 
+    def drop_tensors(self) -> None:
+        """Keep what the host knows."""
+        self.late = {}
+
     def let_go(self) -> None:
         """Keep the tags."""
         self._tags, self.late = list(self.late), {}
@@ -149,16 +167,6 @@ class EventMessage:
     kind: str
     data: Mapping[str, Any]
 
-    def tensors(self) -> Sequence[Tensor]:
-        """None."""
-        return ()
-
-    def drop_detail(self) -> None:
-        """All of it is essential."""
-
-    def let_go(self) -> None:
-        """Nothing is held."""
-
     def record(self, recorder: MessageRecorder, numbers: Float64) -> None:
         """As an event."""
         recorder.event(self.kind, self.data)
@@ -170,16 +178,6 @@ class EndMessage:
     """The session ends: nothing comes after it."""
 
     time: float
-
-    def tensors(self) -> Sequence[Tensor]:
-        """None."""
-        return ()
-
-    def drop_detail(self) -> None:
-        """All of it is essential."""
-
-    def let_go(self) -> None:
-        """Nothing is held."""
 
     def record(self, recorder: MessageRecorder, numbers: Float64) -> None:
         """As the end."""
