@@ -4,11 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, final
 
-import numpy as np
-
 from sonde.config.schema import LossConfig
-from sonde.signals.ema import Ema, EmaState
-from sonde.signals.moments import Moments, MomentsState
+from sonde.signals.ema import Ema
+from sonde.signals.moments import Moments
 from sonde.signals.phase_losses import PhaseLosses, PhaseOut
 from sonde.signals.segments import Segment, SegmentMoments, moments, with_value
 from sonde.signals.states import dump, load
@@ -25,7 +23,9 @@ class LossSeries:
     def __init__(self, settings: LossConfig) -> None:
         self._is_smoothed = settings.ema
         self._ema, self._moments, self._phases = Ema(decay=settings.decay), Moments(decay=settings.decay), PhaseLosses()
-        self._smooth, self._spread = self._ema.init(1), self._moments.init(1)
+        self._smooth: tuple[float, int] = 0.0, 0
+        self._spread: tuple[float, ...] = (0.0,) * 5 + (0,)
+        """As `EmaState` and `MomentsState` have them, of one tag."""
         self._last = self._variance = math.nan
         """Of the last finite loss: itself, and the moving variance up to it."""
         self._epoch, self._phase = Segment(), self._phases.init()
@@ -34,17 +34,14 @@ class LossSeries:
 
     def step(self, loss: float) -> dict[str, float]:
         """Take the loss of a step; what is known of it, by tag."""
-        value = np.array([loss])
         # A variance that has this loss inside could never say that it is far off.
         is_judged = self._variance > 0
         score = {"loss/score": (loss - self._last) / math.sqrt(self._variance)} if is_judged else {}
-        with np.errstate(all="ignore"):  # losses may be anything: what comes of them is recorded, not warned about
-            smooth: dict[str, float] = {}
-            if self._is_smoothed:
-                self._smooth, found = self._ema.step(self._smooth, value)
-                smooth = {"loss/ema": found.item()}
-            self._spread, out = self._moments.step(self._spread, value)
-        self._variance = out.variance.item()
+        smooth: dict[str, float] = {}
+        if self._is_smoothed:
+            *state, smooth["loss/ema"] = self._ema.one(loss, *self._smooth)
+            self._smooth = state[0], int(state[1])
+        skewness, kurtosis = self._take(loss)
         if math.isfinite(loss):
             self._last = loss
         self._epoch = with_value(self._epoch, loss)
@@ -52,10 +49,16 @@ class LossSeries:
             "loss": loss,
             **smooth,
             "loss/variance": self._variance,
-            "loss/skewness": out.skewness.item(),
-            "loss/kurtosis": out.kurtosis.item(),
+            "loss/skewness": skewness,
+            "loss/kurtosis": kurtosis,
             **score,
         }
+
+    def _take(self, loss: float) -> tuple[float, float]:
+        """Take a loss into the moving moments; what is left of them beside the variance."""
+        *state, _, self._variance, skewness, kurtosis = self._moments.one(loss, *self._spread)  # type: ignore[arg-type]
+        self._spread = *state[:-1], int(state[-1])
+        return skewness, kurtosis
 
     def phase(self, at: int, row: Mapping[str, float]) -> dict[str, float]:
         """Take a whole step; the row of the phase of the learning rate that is over with it, empty where none is."""
@@ -78,23 +81,22 @@ class LossSeries:
     def state_dict(self) -> dict[str, Any]:
         """All that is remembered."""
         return {
-            "ema": [array.tolist() for array in self._smooth],
+            "ema": [[number] for number in self._smooth],
             "decay": self._ema.decay,
-            "moments": [array.tolist() for array in self._spread],
+            "moments": [[number] for number in self._spread],
             "loss": {"last": dump(self._last), "epoch": dump(self._epoch)},
             "phase": {"rate": self._rate, "state": dump(self._phase)},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where another session stopped, also one that smoothed otherwise or knew less."""
-        raw, num = (np.asarray(array) for array in state["ema"])
+        (raw,), (num,) = state["ema"]
         before = state.get("decay", self._ema.decay)
         # The average is raw/(1 − β^n): with another β it goes on at the same height.
-        scale = (1 - self._ema.decay**num) / (1 - before**num) if num.item() else 1.0
-        self._smooth = EmaState(raw * scale, num)
-        self._spread = MomentsState(*(np.asarray(array) for array in state["moments"]))
-        _, out = self._moments.step(self._spread, np.array([math.nan]))  # which changes nothing
-        self._variance = out.variance.item()
+        scale = (1 - self._ema.decay**num) / (1 - before**num) if num else 1.0
+        self._smooth = raw * scale, num
+        self._spread = tuple(number for (number,) in state["moments"])
+        self._take(math.nan)  # which changes nothing but the variance
         known = state.get("loss", {})
         self._last = load(known["last"], math.nan) if known else math.nan
         self._epoch = load(known["epoch"], Segment()) if known else Segment()

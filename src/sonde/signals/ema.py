@@ -61,8 +61,13 @@ class Ema:
     def _few(self, state: EmaState, values: Float64) -> tuple[EmaState, Float64]:
         raws, counts, smooth = state.raw.tolist(), state.num_values.tolist(), []
         for tag, value in enumerate(values.tolist()):
-            if math.isfinite(value):
-                raws[tag] = self.decay * raws[tag] + (1 - self.decay) * value
-                counts[tag] += 1
-            smooth.append(raws[tag] / (1 - self.decay ** counts[tag]) if counts[tag] else math.nan)
+            raws[tag], counts[tag], average = self.one(value, raws[tag], counts[tag])
+            smooth.append(average)
         return EmaState(np.array(raws, np.float64), np.array(counts, np.int64)), np.array(smooth, np.float64)
+
+    def one(self, value: float, raw: float, num_values: int) -> tuple[float, int, float]:
+        """The state of one tag after this value, and its average."""
+        if math.isfinite(value):
+            raw = self.decay * raw + (1 - self.decay) * value
+            num_values += 1
+        return raw, num_values, raw / (1 - self.decay**num_values) if num_values else math.nan

@@ -98,13 +98,13 @@ class Moments:
 
     def _few(self, state: MomentsState, values: Float64) -> tuple[MomentsState, MomentsOut]:
         before = zip(values.tolist(), *(array.tolist() for array in state), strict=True)
-        new = [self._one(*each) for each in before]
+        new = [self.one(*each) for each in before]
         mean, second, third, fourth, squared, count, *out = (
             np.array(some, np.float64) for some in zip(*new, strict=True)
         )
         return MomentsState(mean, second, third, fourth, squared, count.astype(np.int64)), MomentsOut(*out)
 
-    def _one(
+    def one(
         self, value: float, mean: float, second: float, third: float, fourth: float, squared: float, count: int
     ) -> tuple[float, ...]:
         """The state of one tag after this value, and what its window looks like."""
