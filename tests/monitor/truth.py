@@ -15,8 +15,18 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 BINS = 256  # of the sums by which directions are compared: up to so many values a cosine is exact
-LEFT_OUT = ("time/", "throughput/", "memory/", "host/", "device/", "monitor/", "epoch/time", "spectrum/lag_steps")
-"""Of the machine, or of the watching itself."""
+_OF_THE_MACHINE = (
+    "time/",
+    "throughput/",
+    "memory/",
+    "host/",
+    "device/",
+    "monitor/",
+    "epoch/time",
+    "spectrum/lag_steps",
+)
+LEFT_OUT = (*_OF_THE_MACHINE, "flops/")
+"""Of the machine, or of the watching itself; operations are compared with torch's own counter elsewhere."""
 PERCENTS = (1, 5, 25, 50, 75, 95, 99)
 
 

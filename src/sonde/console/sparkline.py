@@ -47,4 +47,5 @@ def _level(value: float, low: float, high: float, glyphs: Glyphs) -> str:
     if not math.isfinite(value):
         return glyphs.lost
     most = len(glyphs.levels) - 1
-    return glyphs.levels[round((value - low) / (high - low) * most) if high > low else most // 2]
+    span = high / 2 - low / 2  # halves, whose difference is finite
+    return glyphs.levels[round((value / 2 - low / 2) / span * most) if span > 0 else most // 2]

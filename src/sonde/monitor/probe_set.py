@@ -188,8 +188,7 @@ class ProbeSet:
         for probe in armed:
             with self._guard:
                 self._tell(probe)
-        if self._operators.is_profiling:
-            self._tell(self._operators)
+        self._tell(self._operators)
         return readings
 
     def profile(self, num_steps: int) -> None:
