@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 BINS = 256  # of the sums by which directions are compared: up to so many values a cosine is exact
-_OF_THE_MACHINE = (
+_MACHINE = (
     "time/",
     "throughput/",
     "memory/",
@@ -25,7 +25,7 @@ _OF_THE_MACHINE = (
     "epoch/time",
     "spectrum/lag_steps",
 )
-LEFT_OUT = (*_OF_THE_MACHINE, "flops/")
+LEFT_OUT = (*_MACHINE, "flops/")
 """Of the machine, or of the watching itself; operations are compared with torch's own counter elsewhere."""
 PERCENTS = (1, 5, 25, 50, 75, 95, 99)
 
