@@ -15,7 +15,7 @@ from torch import nn
 from sonde.core.frames import MISSING, Columns
 from sonde.core.records import Float64
 from sonde.probes.events import Events
-from sonde.probes.probe import Reading, Row
+from sonde.probes.probe import Reading, Row, known
 from sonde.probes.roots import Roots
 from sonde.probes.seams import BACKWARD, CLIP_TOTAL, COLLECTIVES, GRAD, Backward, Gradient, Seam
 from sonde.probes.stopwatch import Stopwatch
@@ -219,8 +219,7 @@ class Phases:
                 self._moments.remove(self.mark)
         if not self._waiting or not self._clock.passed([mark.stamp for mark in self._waiting[0]]):
             return []
-        values = self._split(self._waiting.popleft())
-        return [Reading((), lambda _: [Row(_COLUMNS, values)])]
+        return [known(Row(_COLUMNS, self._split(self._waiting.popleft())))]
 
     def not_measured(self) -> Mapping[str, str]:
         """Forwards that cannot be seen, with the losses that begin at their end; captured iterations."""
