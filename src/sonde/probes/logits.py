@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sonde.core.frames import MISSING, Columns, Detail
 from sonde.core.records import Float64
 from sonde.probes.apart import apart
-from sonde.probes.attention import most_logits
+from sonde.probes.attention_logits import most_logits
 from sonde.probes.hooks import is_compiled, readable
 from sonde.probes.probe import Reading, Row
 from sonde.probes.seams import Seam
