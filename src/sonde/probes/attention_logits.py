@@ -70,7 +70,7 @@ def of_queries(
     num_entries, num_heads, num_rows, width = rows.shape
     rows = rows.reshape(num_entries, num_heads // groups, groups * num_rows, width)  # by the keys that heads share
     at_once = max(1, _MOST_KEYS // keys[:, 0].numel())
-    pairs = zip(rows.split(at_once, 1), keys.split(at_once, 1), strict=True)
+    pairs = zip(torch.split(rows, at_once, 1), torch.split(keys, at_once, 1), strict=True)
     parts = [q @ k.float().mT for q, k in pairs]
     logits = (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).reshape(num_entries, num_heads, num_rows, -1)
     if is_causal:

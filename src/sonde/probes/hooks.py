@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sonde.probes.calls import CALLS, Before
+from sonde.probes.seams import Seam
 from sonde.probes.stopwatch import Stopwatch
 
 
@@ -38,13 +39,12 @@ class Hook:
         self._function: Callable[..., Any] = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        if torch.compiler.is_compiling() or _is_tracing():
-            return
-        self._function(*args, **kwargs)
+        if not torch.compiler.is_compiling() and not torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+            self._function(*args, **kwargs)
 
     def drop(self) -> None:
         """Let go of the function: whoever still holds the hook (a graph, a frame) holds nothing of ours."""
-        self._function = _nothing
+        self._function = lambda *_args, **_kwargs: None
 
 
 @final
@@ -85,6 +85,11 @@ class Hooks:
         handle = tensor.register_hook(hook)  # type: ignore[no-untyped-call]
         self._attached.append((hook, handle.remove))
 
+    def listen(self, seam: Seam, function: Callable[[Any], None]) -> None:
+        """Call `function(event)` for all that a seam of torch tells."""
+        hook = self._guarded(function)
+        self._attached.append((hook, seam.listen(hook)))
+
     @property
     def is_idle(self) -> bool:
         """Whether `release` has nothing to do."""
@@ -114,13 +119,6 @@ class Hooks:
                     self._failure = failure
 
         return Hook(call)
-
-
-def _nothing(*_args: Any, **_kwargs: Any) -> None: ...
-
-
-def _is_tracing() -> bool:
-    return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
 
 
 def is_compiled(module: nn.Module) -> bool:
