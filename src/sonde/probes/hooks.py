@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -67,13 +68,11 @@ class Hooks:
 
     def before(self, module: nn.Module, function: Before) -> None:
         """Call `function(module, args, kwargs)` before each call of the module."""
-        hook = self._guarded(function)
-        self._attached.append((hook, CALLS.before(module, hook)))
+        self._attach(function, partial(CALLS.before, module))
 
     def after(self, module: nn.Module, function: Callable[[nn.Module, Any, Any], None]) -> None:
         """Call `function(module, args, output)` after each call of the module."""
-        hook = self._guarded(lambda module, args, _kwargs, output: function(module, args, output))
-        self._attached.append((hook, CALLS.after(module, hook)))
+        self._attach(lambda module, args, _kwargs, output: function(module, args, output), partial(CALLS.after, module))
 
     def on_gradient(self, tensor: Tensor, function: Callable[[Tensor], None]) -> None:
         """Call `function(gradient)` when the gradient of a tensor that requires one is known.
@@ -81,14 +80,11 @@ class Hooks:
         It is the whole one, over all ways in which the tensor is used, and of the values that the tensor has now: a
         change in place afterwards leaves the hook with what was before. Of views this is not true: see `Gains`.
         """
-        hook = self._guarded(function)
-        handle = tensor.register_hook(hook)  # type: ignore[no-untyped-call]
-        self._attached.append((hook, handle.remove))
+        self._attach(function, lambda hook: tensor.register_hook(hook).remove)  # type: ignore[no-untyped-call]
 
     def listen(self, seam: Seam, function: Callable[[Any], None]) -> None:
         """Call `function(event)` for all that a seam of torch tells."""
-        hook = self._guarded(function)
-        self._attached.append((hook, seam.listen(hook)))
+        self._attach(function, seam.listen)
 
     @property
     def is_idle(self) -> bool:
@@ -109,7 +105,7 @@ class Hooks:
             failure, self._failure = self._failure, None
             raise failure
 
-    def _guarded(self, function: Callable[..., None]) -> Hook:
+    def _attach(self, function: Callable[..., None], register: Callable[[Hook], Callable[[], None]]) -> None:
         def call(*args: Any, **kwargs: Any) -> None:
             if self._failure is None:
                 try:
@@ -118,7 +114,8 @@ class Hooks:
                 except Exception as failure:  # whatever it is: the training goes on, and `release` says it
                     self._failure = failure
 
-        return Hook(call)
+        hook = Hook(call)
+        self._attached.append((hook, register(hook)))
 
 
 def is_compiled(module: nn.Module) -> bool:
