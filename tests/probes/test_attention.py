@@ -659,7 +659,7 @@ def test_failure_of_ours_is_said_when_the_iteration_is_over() -> None:
     probe.arm([0])
     assert torch.equal(net(torch.ones(3)), torch.full((3,), 2.0))
     assert not modes()
-    with pytest.raises(TypeError, match="_of_queries"):
+    with pytest.raises(TypeError, match="of_queries"):
         probe.collect()
     assert not num_told(net)
 

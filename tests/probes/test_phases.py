@@ -45,9 +45,6 @@ class Ticks:
     def stamp(self) -> float:
         return self.now
 
-    def before(self, stamp: float, seconds: float) -> float:
-        return stamp - seconds
-
     def passed(self, stamps: Sequence[float]) -> bool:
         return True
 

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from sonde.core.frames import MISSING, is_missing
 from sonde.probes.parameters import Watched
 from sonde.probes.probe import Row
-from sonde.probes.spectra import MOST_ELEMENTS, Spectra, Spectrum
-from sonde.probes.spectra import spectrum as spectrum_of_tensor
+from sonde.probes.spectra import MOST_ELEMENTS, Spectra
+from sonde.probes.spectrum import Spectrum
+from sonde.probes.spectrum import spectrum as spectrum_of_tensor
 
 
 @pytest.fixture(autouse=True)

@@ -1,15 +1,13 @@
 """What torch's allocator holds of each GPU."""
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 
-from sonde.core.frames import Columns
-from sonde.probes.devices import suffixes
-from sonde.probes.probe import Reading, Row
+from sonde.probes.devices import gpus_of, suffixes
+from sonde.probes.probe import Reading, Row, columns_at, known
 
 _YIELDS = {
     "memory/allocated": "bytes of the GPU that tensors occupy now",
@@ -45,30 +43,22 @@ class Allocators:
         devices: Those that parameters lie on; others than GPUs are left out.
     """
 
+    yields = _YIELDS
+    """The tags end in `@cuda:0` and so on where there are several GPUs."""
+    num_slots = 1
+
     def __init__(self, devices: Callable[[], Sequence[torch.device]]) -> None:
         self._devices = devices
         self._gpus: list[torch.device] = []
         self._num_turns = 0
         self._armed = False
-        self._columns: dict[tuple[torch.device, ...], Columns] = {}
-
-    @property
-    def yields(self) -> Mapping[str, str]:
-        """The tags that may come of it; they end in `@cuda:0` and so on where there are several GPUs."""
-        return _YIELDS
-
-    @property
-    def num_slots(self) -> int:
-        """All is measured together."""
-        return 1
 
     def arm(self, slots: Sequence[int]) -> None:
         """Nothing has to be hooked."""
         self._armed = bool(slots)
         if slots:
             if self._num_turns % _LOOKED_FOR == 0:
-                gpus = {device for device in self._devices() if device.type == "cuda"}
-                self._gpus = sorted(gpus, key=lambda device: device.index)
+                self._gpus = gpus_of(self._devices())
             self._num_turns += 1
 
     def collect(self) -> Sequence[Reading]:
@@ -76,9 +66,8 @@ class Allocators:
         armed, self._armed = self._armed, False
         if not armed or not self._gpus:
             return []
-        values = np.array([number for gpu in self._gpus for number in allocated(gpu)], np.float64)
-        row = Row(self._table(), values)
-        return [Reading((), lambda _: [row])]
+        columns = columns_at("allocator", tuple(_YIELDS), tuple(suffixes(self._gpus)))
+        return [known(Row(columns, np.array([allocated(gpu) for gpu in self._gpus], np.float64).reshape(-1)))]
 
     def not_measured(self) -> Mapping[str, str]:
         """Nothing: where there is no GPU there is no allocator to ask, and nothing is missed."""
@@ -87,10 +76,3 @@ class Allocators:
     def close(self) -> None:
         """Let go of the devices."""
         self._armed, self._gpus, self._devices = False, [], list
-
-    def _table(self) -> Columns:
-        key = tuple(self._gpus)
-        if key not in self._columns:
-            tags = itertools.chain.from_iterable((tag + at for tag in _YIELDS) for at in suffixes(key))
-            self._columns[key] = Columns("allocator", tuple(tags))
-        return self._columns[key]

@@ -1,11 +1,10 @@
 """How sharp attention is, and how large its logits have grown."""
 
 import functools
-import math
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -16,21 +15,14 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack,
 from sonde.core.frames import MISSING, Columns, Detail
 from sonde.core.records import Float64
 from sonde.core.tags import clean_name
+from sonde.probes import attention_logits
 from sonde.probes.apart import apart
 from sonde.probes.blocks import blocks_of
 from sonde.probes.calls import CALLS
 from sonde.probes.hooks import is_compiled, lineages, readable
-from sonde.probes.probe import Reading, Row
+from sonde.probes.probe import Reading, Row, columns_at
 from sonde.probes.seams import compiled_code
 from sonde.probes.stopwatch import Stopwatch
-
-_MOST_QUERIES = 64
-_MOST_ENTRIES = 4
-_MOST_HEADS = 256
-_MOST_KEYS = 2**25  # numbers of them in float32 at once: 128 MB
-
-# Masks are written as -inf, the smallest float, -1e9 or -1e4, and are added to logits; real logits stay far above.
-_SHUT = -5000.0
 
 _PATIENCE = 3  # armed iterations without attention before a slot is no longer listened to
 
@@ -38,9 +30,8 @@ _PRODUCTS = frozenset({"matmul", "__matmul__", "__rmatmul__", "bmm", "baddbmm", 
 _SOFTMAXES = frozenset({"softmax", "_softmax", "special_softmax", "_safe_softmax"})
 
 
-class _Place(NamedTuple):
-    name: str
-    module: nn.Module
+_Place = tuple[str, nn.Module]
+"""A module that may attend, and what it is called."""
 
 
 @final
@@ -108,7 +99,6 @@ class Attention:
         self._misses = [0] * len(self._slots)
         self._silent = [0] * len(self._slots)
         self._compiled: set[str] = set()
-        self._columns: dict[tuple[str, ...], Columns] = {}
         self._listeners: dict[int, _Listener] = {}
 
     @property
@@ -129,7 +119,7 @@ class Attention:
             if listener.failure is not None:
                 raise listener.failure
             if listener.found:
-                self._attending[slot] = [place for place in self._slots[slot] if place.name in listener.found]
+                self._attending[slot] = [place for place in self._slots[slot] if place[0] in listener.found]
                 self._misses[slot] = 0
                 found.update(listener.found)
             elif listener.heard:
@@ -140,12 +130,9 @@ class Attention:
                 self._silent[slot] += 1
         if not found:
             return []
-        names = tuple(found)
-        if names not in self._columns:
-            tags = [f"{tag}{name}" for name in names for tag in self.yields]
-            self._columns[names] = Columns("attention", tags, Detail.LAYER)
-        sizes = [tensor.size(1) for tensor in found.values()]
-        return [Reading(list(found.values()), functools.partial(_report, self._columns[names], sizes))]
+        columns = columns_at("attention", tuple(self.yields), tuple(found), Detail.LAYER)
+        num_heads = [tensor.size(1) for tensor in found.values()]
+        return [Reading(list(found.values()), functools.partial(_report, columns, num_heads))]
 
     def not_measured(self) -> Mapping[str, str]:
         """Reasons by pattern: `attn/*@blocks.0` is for that module and all inside it."""
@@ -163,15 +150,11 @@ class Attention:
 
     def _uncompiled(self, places: Sequence[_Place]) -> list[_Place]:
         """Those that lie in no compiled region and around none: code is compiled anew where somebody listens."""
-        compiled = {id(place.module): place for place in places if any(map(is_compiled, self._above[id(place.module)]))}
-        for key, place in compiled.items():
-            if not any(id(module) in compiled and id(module) != key for module in self._above[key]):
-                self._compiled.add(place.name)
-        return [
-            place
-            for place in places
-            if id(place.module) not in compiled and not any(map(is_compiled, place.module.modules()))
-        ]
+        inside = {id(module): name for name, module in places if any(map(is_compiled, self._above[id(module)]))}
+        for key, name in inside.items():
+            if not any(id(module) in inside and id(module) != key for module in self._above[key]):
+                self._compiled.add(name)
+        return [p for p in places if id(p[1]) not in inside and not any(map(is_compiled, p[1].modules()))]
 
 
 def _report(columns: Columns, num_heads: Sequence[int], numbers: Float64) -> Iterator[Row]:
@@ -192,17 +175,16 @@ def _values(heads: Float64) -> Float64:
 def _slots(models: Mapping[str, nn.Module]) -> Iterator[list[_Place]]:
     """The modules that may attend: those of each block, then those outside."""
     blocks = [block for block in blocks_of(models) if _may_attend(block.module) or any(block.module.children())]
-    inside: set[int] = set()
     for block in blocks:
         if places := list(_places(block.name, block.module)):
             yield places
-        inside.update(map(id, block.module.modules()))
     # A module around blocks would be listened to through all of them.
+    inside = {id(module) for block in blocks for module in block.module.modules()}
     outside: dict[int, _Place] = {}
     for prefix, model in models.items():
-        for place in _places(prefix, model):
-            if not inside.intersection(map(id, place.module.modules())):
-                outside.setdefault(id(place.module), place)
+        for name, module in _places(prefix, model):
+            if inside.isdisjoint(map(id, module.modules())):
+                outside.setdefault(id(module), (name, module))
     if outside:
         yield list(outside.values())
 
@@ -210,7 +192,7 @@ def _slots(models: Mapping[str, nn.Module]) -> Iterator[list[_Place]]:
 def _places(name: str, module: nn.Module) -> Iterator[_Place]:
     for below, inner in module.named_modules():
         if _may_attend(inner):
-            yield _Place(clean_name(".".join(filter(None, (name, below)))) or "model", inner)
+            yield clean_name(".".join(filter(None, (name, below)))) or "model", inner
 
 
 def _may_attend(module: nn.Module) -> bool:
@@ -233,14 +215,14 @@ class _Listener(TorchFunctionMode):
         self.heard = False
         """Whether any call was listened to."""
         self.failure: Exception | None = None
-        self._names = {id(place.module): place.name for place in places}
+        self._names = {id(module): name for name, module in places}
         self._calls: list[nn.Module] = []
         self._thread: int | None = None
         self._products: set[tuple[int, ...]] = set()
         self._heads: int | None = None
         self._aside: int | None = None
         """Where on the stack it was before compiled code began."""
-        self._leave = [CALLS.around(place.module, self._before, self._after) for place in places]
+        self._leave = [CALLS.around(module, self._before, self._after) for _, module in places]
         if places:
             self._leave.append(compiled_code().listen(self._step_aside))
 
@@ -280,30 +262,18 @@ class _Listener(TorchFunctionMode):
             self._aside = self._off_stack() if self._aside is None else self._aside
         elif self._aside is not None:
             place, self._aside = self._aside, None
-            above = [_pop_mode() for _ in _get_current_function_mode_stack()[place:]]  # type: ignore[no-untyped-call]
-            for mode in (self, *reversed(above)):  # under those that the training has put above it
-                _push_mode(mode)  # type: ignore[no-untyped-call]
+            _restack(place, [self, *_stack()[place:]])  # under those that the training has put above it
 
     def _off_stack(self) -> int | None:
         """Where it was; None where it is not on the stack."""
-        stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+        stack = _stack()
         if self not in stack:
             return None
-        place: int = stack.index(self)
-        above = stack[place + 1 :]
-        for _ in range(len(above) + 1):
-            _pop_mode()  # type: ignore[no-untyped-call]
-        for mode in above:
-            _push_mode(mode)  # type: ignore[no-untyped-call]
+        place = stack.index(self)
+        _restack(place, stack[place + 1 :])
         return place
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if torch.compiler.is_compiling() or not self._is_wanted():
             return func(*args, **kwargs)
@@ -312,7 +282,7 @@ class _Listener(TorchFunctionMode):
         name = getattr(func, "__name__", "").partition(".")[0]
         result = func(*args, **kwargs)
         if name == "scaled_dot_product_attention":
-            self._take(_of_queries, args, kwargs)
+            self._take(attention_logits.of_queries, args, kwargs)
         elif name in _SOFTMAXES:
             self._take(self._of_softmax, args, kwargs)
         elif name in _PRODUCTS and isinstance(result, Tensor) and _is_of_activations(args):
@@ -352,25 +322,31 @@ class _Listener(TorchFunctionMode):
             with self._clock, apart(tensors[0].device):
                 sampled = logits(*args, **kwargs)
                 if sampled is not None:
-                    self.found[self._names[id(self._calls[-1])]] = _statistics(sampled)
+                    self.found[self._names[id(self._calls[-1])]] = attention_logits.statistics(sampled)
         except Exception as failure:  # the training goes on; `collect` says it
             self.failure = failure
 
     def _of_softmax(self, input: Tensor, dim: int | None = None, *_args: Any, **_kwargs: Any) -> Tensor | None:  # noqa: A002
-        if (
-            dim not in (-1, input.dim() - 1)
-            or input.dim() < 3
-            or not (tuple(input.shape[-2:]) in self._products or self._is_called_attention())
-        ):
-            return None
-        heads = self._heads if input.dim() == 3 else None
-        scores = _with_heads(input) if heads is None else input.reshape(-1, heads, *input.shape[1:])
-        entries, some_heads, queries = _sampled(scores.shape, input.device)
-        return scores[entries][..., some_heads, queries, :].flatten(0, -4).float()
+        is_last = dim in (-1, input.dim() - 1) and input.dim() >= 3
+        if is_last and (tuple(input.shape[-2:]) in self._products or self._is_called_attention()):
+            return attention_logits.of_scores(input, self._heads)
+        return None
 
     def _is_called_attention(self) -> bool:
         called = (f"{self._names[id(m)].rpartition('.')[2]} {type(m).__name__}".lower() for m in self._calls)
         return any("attn" in words or "attention" in words for words in called)
+
+
+def _stack() -> list[Any]:
+    return _get_current_function_mode_stack()  # type: ignore[no-untyped-call, no-any-return]
+
+
+def _restack(place: int, modes: Sequence[Any]) -> None:
+    """Have these modes on the stack from a place of it on, and no others."""
+    for _ in _stack()[place:]:
+        _pop_mode()  # type: ignore[no-untyped-call]
+    for mode in modes:
+        _push_mode(mode)  # type: ignore[no-untyped-call]
 
 
 def _may_be_fast(module: nn.Module) -> bool:
@@ -386,91 +362,3 @@ def _may_be_fast(module: nn.Module) -> bool:
 def _is_of_activations(args: Sequence[Any]) -> bool:
     flat = [value for arg in args for value in (arg if isinstance(arg, list | tuple) else (arg,))]
     return sum(isinstance(a, Tensor) and not isinstance(a, nn.Parameter) and a.dim() >= 3 for a in flat) >= 2
-
-
-def most_logits(device: torch.device) -> int:
-    """How many logits are looked at: on a GPU 32 MB in float32 (and four times that for a moment), on a CPU 10 ms."""
-    return 2**23 if device.type == "cuda" else 2**20
-
-
-def _with_heads(tensor: Tensor) -> Tensor:
-    """With a dimension for the batch and one for heads."""
-    return tensor[(None,) * max(0, 4 - tensor.dim())]
-
-
-def _spread(size: int, most: int) -> slice:
-    """At most so many of `size` places, evenly spread, the last one among them."""
-    stride = -(-size // most)
-    return slice((size - 1) % stride, None, stride)
-
-
-def _sampled(shape: Sequence[int], device: torch.device) -> tuple[slice, slice, slice]:
-    """Which entries of the batch, which heads and which queries of (batch, …, heads, queries, keys) are looked at."""
-    batch, *others, heads, queries, keys = shape
-    num_heads = min(heads, _MOST_HEADS)
-    most = most_logits(device) // (math.prod(others) * num_heads * keys)
-    entries = min(_MOST_ENTRIES, max(1, most // min(queries, _MOST_QUERIES)))
-    rows = min(_MOST_QUERIES, max(1, most // min(batch, entries)))
-    return _spread(batch, entries), _spread(heads, num_heads), _spread(queries, rows)
-
-
-def _of_queries(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """The logits of `scaled_dot_product_attention`, (entries, heads, queries, keys); -inf where a key is shut out."""
-    query, key = _with_heads(query), _with_heads(key)
-    groups = query.size(-3) // key.size(-3) if enable_gqa else 1
-    batch = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3])  # type: ignore[no-untyped-call]
-    heads = max(query.size(-3), key.size(-3))
-    shape = (*batch, heads, query.size(-2), key.size(-2))
-    entries, some_heads, queries = _sampled(shape, query.device)
-    if enable_gqa:
-        some_heads = slice(None)
-
-    def sample(tensor: Tensor, rows: slice, num_heads: int = heads) -> Tensor:
-        whole = tensor.expand(*batch, num_heads, *tensor.shape[-2:])
-        return whole[entries][..., some_heads, rows, :].flatten(0, -4)
-
-    keys = sample(key, slice(None), heads // groups)
-    rows = sample(query, queries).float() * (query.size(-1) ** -0.5 if scale is None else scale)
-    num_entries, num_heads, num_rows, width = rows.shape
-    rows = rows.reshape(num_entries, num_heads // groups, groups * num_rows, width)  # by the keys that heads share
-    at_once = max(1, _MOST_KEYS // keys[:, 0].numel())
-    parts = [
-        q @ k.float().mT for q, k in zip(torch.split(rows, at_once, 1), torch.split(keys, at_once, 1), strict=True)
-    ]
-    logits = (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).reshape(num_entries, num_heads, num_rows, -1)
-    if is_causal:
-        places = torch.arange(key.size(-2), device=logits.device)
-        own = torch.arange(queries.start, query.size(-2), queries.step, device=logits.device)
-        logits = logits.masked_fill(places > own[:, None], -torch.inf)
-    if attn_mask is not None:
-        mask = sample(attn_mask.expand(shape), queries)
-        logits = logits.masked_fill(~mask, -torch.inf) if mask.dtype is torch.bool else logits + mask.float()
-    return logits
-
-
-def _statistics(logits: Tensor) -> Tensor:
-    """For each head: largest logit, sum of entropies, number of queries, sum of relative entropies, their number."""
-    shut = logits <= _SHUT
-    logits = logits.masked_fill(shut, -torch.inf)
-    keys = logits.size(-1) - shut.sum(-1)
-    entropy = torch.special.entr(logits.softmax(-1)).sum(-1)
-    sees, several = keys > 0, keys > 1
-    of_queries = torch.stack(
-        [
-            torch.where(sees, entropy, 0.0),
-            sees.float(),
-            torch.where(several, entropy / keys.log(), 0.0),
-            several.float(),
-        ]
-    )
-    return torch.cat([logits.amax((0, 2, 3))[None], of_queries.sum((1, 3))])

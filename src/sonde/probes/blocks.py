@@ -86,10 +86,9 @@ def leaves_outside(models: Mapping[str, nn.Module], blocks: Sequence[Block], mos
 
 def _repeated(module: nn.Module) -> Iterator[nn.Module]:
     members = [_unwrapped(child) for child in module.children()]
+    times: Counter[type[nn.Module]] = Counter()
     if isinstance(module, nn.Sequential | nn.ModuleList):
-        times = Counter(type(member) for member in {id(m): m for m in members}.values() if _may_be_block(member))
-    else:
-        times = Counter()
+        times.update(type(member) for member in {id(m): m for m in members}.values() if _may_be_block(member))
     for member in members:
         if times[type(member)] < 2 or not _may_be_block(member):
             yield from _repeated(member)
@@ -142,11 +141,8 @@ def _unwrapped(module: nn.Module) -> nn.Module:
 
 
 def _wrapped_by(module: nn.Module) -> nn.Module | None:
-    parallel = isinstance(module, DataParallel | DistributedDataParallel)
-    for name, child in module.named_children():
-        if name in _INSIDE_WRAPPERS or (parallel and name == "module"):
-            return child
-    return None
+    names = (*_INSIDE_WRAPPERS, *(("module",) if isinstance(module, DataParallel | DistributedDataParallel) else ()))
+    return next((child for name, child in module.named_children() if name in names), None)
 
 
 def _names(models: Mapping[str, nn.Module]) -> dict[int, str]:

@@ -44,43 +44,34 @@ class Calls:
         self._told: dict[int, _Told] = {}
         """By the `id` of a module, and by 0 for all of them."""
         self._keys = itertools.count()
-        self._num_holds = 0
+        self._holds: set[int] = set()
         self._stays = False
         self._function: Any = nn.Module._wrapped_call_impl
         self._torch_code: types.CodeType = self._function.__code__
         self._call = types.FunctionType(self._torch_code, self._function.__globals__, self._function.__name__)
         self._code: types.CodeType | None = None
-        names = {
-            "is_compiling": torch.compiler.is_dynamo_compiling,
-            "told": self._told,
-            "compiler": get_eval_frame_callback,
-            "tell": self._tell,
-            "call": self._call,
-            "note": self._noting(),
-        }
+        names = {"told": self._told, "tell": self._tell, "call": self._call, "note": self._noting()}
+        names |= {"is_compiling": torch.compiler.is_dynamo_compiling, "compiler": get_eval_frame_callback}
         self._names = {f"_sonde_{name}": value for name, value in names.items()}
 
     def before(self, module: nn.Module, function: Before) -> Callable[[], None]:
         """Call `function(module, args, kwargs)` before each call of the module; what to call to end that."""
-        return self._add(self._of(module), "befores", function)
+        return self._add(module, "befores", function)
 
     def after(self, module: nn.Module, function: After) -> Callable[[], None]:
         """Call `function(module, args, kwargs, output)` after each call of the module; what to call to end that."""
-        return self._add(self._of(module), "afters", function)
+        return self._add(module, "afters", function)
 
     def around(self, module: nn.Module, enter: Before, leave: Callable[[nn.Module], None]) -> Callable[[], None]:
         """Call these as close to each call of the module as can be, `leave` also where the call ends in an exception.
 
         Nothing else of ours comes in between.
         """
-        return self._add(self._of(module), "arounds", (enter, leave))
+        return self._add(module, "arounds", (enter, leave))
 
     def around_all(self, enter: Before, leave: Callable[[nn.Module], None], after: After) -> Callable[[], None]:
         """Call these around the calls of all modules, `leave` also where one ends in an exception, before `after`."""
-        undo = [
-            self._add(self._of(None), "arounds", (enter, leave)),
-            self._add(self._of(None), "afters", after),
-        ]
+        undo = self._add(None, "arounds", (enter, leave)), self._add(None, "afters", after)
 
         def leave_all() -> None:
             for one in undo:
@@ -90,16 +81,13 @@ class Calls:
 
     def hold(self) -> Callable[[], None]:
         """Have the code in place though nobody need be told, so that what is compiled meanwhile stays valid later."""
-        self._num_holds += 1
+        key = next(self._keys)
+        self._holds.add(key)
         self._begin()
-        is_held = True
 
         def release() -> None:
-            nonlocal is_held
-            if is_held:
-                is_held = False
-                self._num_holds -= 1
-                self._end()
+            self._holds.discard(key)
+            self._end()
 
         return release
 
@@ -123,23 +111,19 @@ class Calls:
         told = self._told.get(id(module))
         return told is not None and told.is_of(module)
 
-    def _of(self, module: nn.Module | None) -> "_Told":
-        key = 0 if module is None else id(module)
-        told = self._told.get(key)
+    def _add(self, module: nn.Module | None, kind: str, function: Any) -> Callable[[], None]:
+        place, key = 0 if module is None else id(module), next(self._keys)
+        told = self._told.get(place)
         if told is None or not told.is_of(module):
-            told = self._told[key] = _Told(key, module)
-        return told
-
-    def _add(self, told: "_Told", kind: str, function: Any) -> Callable[[], None]:
-        key = next(self._keys)
+            told = self._told[place] = _Told(module)
         functions: dict[int, Any] = getattr(told, kind)
         functions[key] = function
         self._begin()
 
         def leave() -> None:
             functions.pop(key, None)
-            if told.is_idle and self._told.get(told.key) is told:
-                del self._told[told.key]
+            if told.is_idle and self._told.get(place) is told:
+                del self._told[place]
             self._end()
 
         return leave
@@ -151,7 +135,7 @@ class Calls:
             self._function.__code__ = self._code
 
     def _end(self) -> None:
-        if not (self._told or self._num_holds or self._stays) and self._function.__code__ is self._code:
+        if not (self._told or self._holds or self._stays) and self._function.__code__ is self._code:
             self._function.__code__ = self._torch_code
 
     def _noting(self) -> Callable[[], bool]:
@@ -171,10 +155,9 @@ class Calls:
             return self._call(module, *args, **kwargs)
         for place in places:
             place.tell("befores", module, args, kwargs)
-        arounds = [pair for place in places for pair in place.arounds.values()]
         entered: list[Callable[[nn.Module], None]] = []
         try:
-            for enter, leave in arounds:
+            for enter, leave in [pair for place in places for pair in place.arounds.values()]:
                 entered.append(leave)
                 enter(module, args, kwargs)
             output = self._call(module, *args, **kwargs)
@@ -190,8 +173,7 @@ class Calls:
 class _Told:
     """Who is told of the calls of a module, each by a number that grows."""
 
-    def __init__(self, key: int, module: nn.Module | None) -> None:
-        self.key = key
+    def __init__(self, module: nn.Module | None) -> None:
         self._module = None if module is None else weakref.ref(module)
         self.befores: dict[int, Before] = {}
         self.afters: dict[int, After] = {}

@@ -28,6 +28,11 @@ _QUESTIONS: Sequence[Callable[[Any, Any], float]] = (
 )
 
 
+def gpus_of(devices: Iterable[torch.device]) -> list[torch.device]:
+    """Those of them that are CUDA's, each once, by their index."""
+    return sorted({device for device in devices if device.type == "cuda"}, key=lambda device: device.index or 0)
+
+
 def suffixes(devices: Sequence[torch.device]) -> list[str]:
     """What the tags of each device end in: nothing where it is the only one.
 
@@ -50,8 +55,11 @@ class Devices:
         uuids: Of those that are CUDA's, by their index; CUDA is asked where left out.
     """
 
+    yields = _YIELDS
+    """`@cuda:0` and so on stand behind the tags where there are several devices."""
+
     def __init__(self, devices: Iterable[torch.device], *, uuids: Sequence[str] | None = None) -> None:
-        gpus = sorted({d for d in devices if d.type == "cuda"}, key=lambda device: device.index or 0)
+        gpus = gpus_of(devices)
         self._columns = Columns("device", [tag + at for at in suffixes(gpus) for tag in _YIELDS])
         self._armed = False
         self._handles: list[Any] | None = None
@@ -61,16 +69,13 @@ class Devices:
             try:
                 self._nvml: Any = require("pynvml", "devices")
                 # Here and not in the background, which must not call CUDA.
-                self._uuids = [_uuid(gpu) for gpu in gpus] if uuids is None else uuids
+                self._uuids = (
+                    [str(torch.cuda.get_device_properties(gpu).uuid) for gpu in gpus] if uuids is None else uuids
+                )
             except MissingExtra as error:
                 self._trouble = str(error)
             except AttributeError:
                 self._trouble = "this build of torch does not tell the UUIDs of its devices"
-
-    @property
-    def yields(self) -> Mapping[str, str]:
-        """The tags that may come of it; `@cuda:0` and so on stand behind them where there are several devices."""
-        return _YIELDS
 
     @property
     def num_slots(self) -> int:
@@ -109,10 +114,6 @@ class Devices:
             return float(question(self._nvml, handle))
         except self._nvml.NVMLError:  # this GPU does not tell
             return float(MISSING)
-
-
-def _uuid(device: torch.device) -> str:
-    return str(torch.cuda.get_device_properties(device).uuid)
 
 
 @functools.cache

@@ -8,11 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sonde.core.frames import Columns
 from sonde.core.records import Float64
 from sonde.probes.batches import inputs_of, is_state
 from sonde.probes.inputs import FEATURES
-from sonde.probes.probe import Reading, Row
+from sonde.probes.probe import Reading, Row, columns_at
 from sonde.probes.roots import Roots
 from sonde.probes.stopwatch import Stopwatch
 
@@ -21,8 +20,6 @@ _YIELDS = {
     "batch/feature_std_max@": "largest standard deviation of a feature",
     "batch/feature_mean_absmax@": "largest magnitude of a feature's mean",
 }
-_QUANTITIES = tuple(tag.removesuffix("@") for tag in _YIELDS)
-_MOST_COLUMNS = 64  # inputs may come under other names at every step
 
 
 @final
@@ -41,19 +38,14 @@ class Features:
         models: By name.
     """
 
+    yields = _YIELDS
+
     def __init__(self, models: Mapping[str, nn.Module], *, clock: Stopwatch | None = None) -> None:
         self._roots = Roots(models, clock)
-        self._armed = False
         self._seen: set[str] = set()
         self._found: dict[str, Tensor] = {}
         self._others: dict[str, torch.Size] = {}
         """Shapes of the inputs of the present forward but the first."""
-        self._columns: dict[tuple[str, ...], Columns] = {}
-
-    @property
-    def yields(self) -> Mapping[str, str]:
-        """The tags that may come of it."""
-        return _YIELDS
 
     @property
     def num_slots(self) -> int:
@@ -62,15 +54,11 @@ class Features:
 
     def arm(self, slots: Sequence[int]) -> None:
         """Look at what the models are given in this iteration."""
-        if slots:
-            self._armed, self._seen, self._found = True, set(), {}
-            self._roots.attach(self._given, self._gave)
+        self._seen, self._found = set(), {}
+        self._roots.attach(self._given, self._gave)
 
     def collect(self) -> Sequence[Reading]:
         """What was found, in one row."""
-        if not self._armed:
-            return []
-        self._armed = False
         found, self._found = self._found, {}
         self._roots.release()
         if not found:
@@ -86,7 +74,7 @@ class Features:
 
     def close(self) -> None:
         """Let go of the models and of what was found."""
-        self._armed, self._found = False, {}
+        self._found = {}
         self._roots.close()
 
     def _given(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -111,12 +99,8 @@ class Features:
                 self._found.pop(where, None)
 
     def _report(self, places: tuple[str, ...], here: Mapping[str, Float64], numbers: Float64) -> Iterable[Row]:
-        if places not in self._columns:
-            if len(self._columns) >= _MOST_COLUMNS:
-                self._columns.clear()
-            tags = [f"{quantity}@{place}" for place in places for quantity in _QUANTITIES]
-            self._columns[places] = Columns("features", tags)
-        arrived = iter(numbers.reshape(-1, len(_QUANTITIES)))
+        arrived = iter(numbers.reshape(-1, len(_YIELDS)))
         values = [FEATURES.values(here[place] if place in here else next(arrived)) for place in places]
-        ordered = [one[quantity.removeprefix("batch/")] for one in values for quantity in _QUANTITIES]
-        return [Row(self._columns[places], np.array(ordered, np.float64))]
+        names = [tag.removeprefix("batch/").removesuffix("@") for tag in _YIELDS]
+        ordered = np.array([one[name] for one in values for name in names], np.float64)
+        return [Row(columns_at("features", tuple(_YIELDS), places), ordered)]

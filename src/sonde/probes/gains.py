@@ -59,7 +59,8 @@ class Gains:
         self._blocks = blocks_of(models)
         above = lineages(models.values())
         self._above = [above[id(block.module)] for block in self._blocks]
-        self._columns = Columns("gains", [f"gain/block@{block.name}" for block in self._blocks], Detail.LAYER)
+        self._tags = [f"gain/block@{block.name}" for block in self._blocks]
+        self._columns = Columns("gains", self._tags, Detail.LAYER)
         self._hooks = Hooks(clock)
         self._passes: dict[int, _Pass] = {}
         self._misses = [0] * len(self._blocks)
@@ -81,21 +82,19 @@ class Gains:
     def collect(self) -> Sequence[Reading]:
         passes, self._passes = self._passes, {}
         self._hooks.release()
-        found: dict[int, tuple[Tensor, Tensor]] = {}
+        found: list[int] = []
+        norms: list[Tensor] = []
         for place, passing in passes.items():
-            tag = f"gain/block@{self._blocks[place].name}"
-            if (pair := passing.norms()) is not None:
-                found[place] = pair
+            if passing.norms:
+                found.append(place)
+                norms += passing.norms
                 self._misses[place] = 0
-                self._reasons.pop(tag, None)
+                self._reasons.pop(self._tags[place], None)
             else:
                 self._misses[place] += 1
                 if self._misses[place] >= _PATIENCE:
-                    self._reasons[tag] = f"{passing.reason}, {_PATIENCE} times in a row"
-        if not found:
-            return []
-        norms = [norm for pair in found.values() for norm in pair]
-        return [Reading(norms, functools.partial(self._report, list(found)))]
+                    self._reasons[self._tags[place]] = f"{passing.reason}, {_PATIENCE} times in a row"
+        return [Reading(norms, functools.partial(self._report, found))] if found else []
 
     def not_measured(self) -> Mapping[str, str]:
         return dict(self._reasons)
@@ -108,8 +107,7 @@ class Gains:
         """Whether no hook of a block is called; it may be compiled at any time."""
         compiled = any(map(is_compiled, self._above[place]))
         if compiled:
-            tag = f"gain/block@{self._blocks[place].name}"
-            self._reasons[tag] = "it lies in a compiled region, where no hook is called"
+            self._reasons[self._tags[place]] = "it lies in a compiled region, where no hook is called"
         return compiled
 
     def _report(self, places: Sequence[int], norms: Float64) -> Iterable[Row]:
@@ -158,32 +156,28 @@ class _Pass:
         self._norms: dict[str, Tensor] = {}
         self.reason = "it was not called with gradients"
 
-    def norms(self) -> tuple[Tensor, Tensor] | None:
-        """Of the gradients at the input and at the output, where both came."""
-        return (self._norms["input"], self._norms["output"]) if len(self._norms) == 2 else None
+    @property
+    def norms(self) -> Sequence[Tensor]:
+        """Of the gradients at the input and at the output; empty unless both came."""
+        return [self._norms["input"], self._norms["output"]] if len(self._norms) == 2 else []
 
     def begin(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._began or not torch.is_grad_enabled():
-            return
-        self._began = True
-        # Before the forward: it may change its input in place.
-        x = first_tensor((args, kwargs), _requires_grad)
-        if x is None:
-            self.reason, self._ended = "its input requires no gradient", True
-        else:
+        if not self._began and torch.is_grad_enabled():
+            self._began = True
+            # Before the forward: it may change its input in place.
+            x = first_tensor((args, kwargs), lambda tensor: tensor.requires_grad and tensor.is_floating_point())
+            self._ended = x is None
             self._watch(x, "input")
 
     def end(self, _module: nn.Module, _args: Any, output: Any) -> None:
-        if self._ended or not torch.is_grad_enabled():
-            return
-        self._ended = True
-        y = first_tensor(output)
-        if y is not None and y.requires_grad:
-            self._watch(y, "output")
-        else:
-            self.reason = "its output requires no gradient"
+        if not self._ended and torch.is_grad_enabled():
+            self._ended = True
+            self._watch(first_tensor(output), "output")
 
-    def _watch(self, tensor: Tensor, which: str) -> None:
+    def _watch(self, tensor: Tensor | None, which: str) -> None:
+        if tensor is None or not tensor.requires_grad:
+            self.reason = f"its {which} requires no gradient"
+            return
         if not readable(tensor):
             self.reason = f"a {type(tensor).__name__} of {tensor.dtype} cannot be read here"
             return
@@ -200,10 +194,6 @@ class _Pass:
                 self._norms[which] = _norm(gradient)
 
         self._hooks.on_gradient(tensor, take)
-
-
-def _requires_grad(tensor: Tensor) -> bool:
-    return tensor.requires_grad and tensor.is_floating_point()
 
 
 @torch.no_grad()

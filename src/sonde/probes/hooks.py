@@ -2,12 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from sonde.probes.calls import CALLS, Before
+from sonde.probes.seams import Seam
 from sonde.probes.stopwatch import Stopwatch
 
 
@@ -38,13 +40,12 @@ class Hook:
         self._function: Callable[..., Any] = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        if torch.compiler.is_compiling() or _is_tracing():
-            return
-        self._function(*args, **kwargs)
+        if not torch.compiler.is_compiling() and not torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+            self._function(*args, **kwargs)
 
     def drop(self) -> None:
         """Let go of the function: whoever still holds the hook (a graph, a frame) holds nothing of ours."""
-        self._function = _nothing
+        self._function = lambda *_args, **_kwargs: None
 
 
 @final
@@ -67,13 +68,11 @@ class Hooks:
 
     def before(self, module: nn.Module, function: Before) -> None:
         """Call `function(module, args, kwargs)` before each call of the module."""
-        hook = self._guarded(function)
-        self._attached.append((hook, CALLS.before(module, hook)))
+        self._attach(function, partial(CALLS.before, module))
 
     def after(self, module: nn.Module, function: Callable[[nn.Module, Any, Any], None]) -> None:
         """Call `function(module, args, output)` after each call of the module."""
-        hook = self._guarded(lambda module, args, _kwargs, output: function(module, args, output))
-        self._attached.append((hook, CALLS.after(module, hook)))
+        self._attach(lambda module, args, _kwargs, output: function(module, args, output), partial(CALLS.after, module))
 
     def on_gradient(self, tensor: Tensor, function: Callable[[Tensor], None]) -> None:
         """Call `function(gradient)` when the gradient of a tensor that requires one is known.
@@ -81,9 +80,11 @@ class Hooks:
         It is the whole one, over all ways in which the tensor is used, and of the values that the tensor has now: a
         change in place afterwards leaves the hook with what was before. Of views this is not true: see `Gains`.
         """
-        hook = self._guarded(function)
-        handle = tensor.register_hook(hook)  # type: ignore[no-untyped-call]
-        self._attached.append((hook, handle.remove))
+        self._attach(function, lambda hook: tensor.register_hook(hook).remove)  # type: ignore[no-untyped-call]
+
+    def listen(self, seam: Seam, function: Callable[[Any], None]) -> None:
+        """Call `function(event)` for all that a seam of torch tells."""
+        self._attach(function, seam.listen)
 
     @property
     def is_idle(self) -> bool:
@@ -104,7 +105,7 @@ class Hooks:
             failure, self._failure = self._failure, None
             raise failure
 
-    def _guarded(self, function: Callable[..., None]) -> Hook:
+    def _attach(self, function: Callable[..., None], register: Callable[[Hook], Callable[[], None]]) -> None:
         def call(*args: Any, **kwargs: Any) -> None:
             if self._failure is None:
                 try:
@@ -113,14 +114,8 @@ class Hooks:
                 except Exception as failure:  # whatever it is: the training goes on, and `release` says it
                     self._failure = failure
 
-        return Hook(call)
-
-
-def _nothing(*_args: Any, **_kwargs: Any) -> None: ...
-
-
-def _is_tracing() -> bool:
-    return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
+        hook = Hook(call)
+        self._attached.append((hook, register(hook)))
 
 
 def is_compiled(module: nn.Module) -> bool:

@@ -53,22 +53,15 @@ class Hosts:
         np.True_
     """
 
+    yields = _YIELDS
+    num_slots = 1
+
     def __init__(self, *, status: Path = _STATUS) -> None:
         self._status, self._statm = status, status.with_name("statm")
         self._has_status = status.exists()
         self._last = _times()
         self._room, self._room_at = HostRoom(proc=status.parents[1]), -_ROOM_S
         self._armed = False
-
-    @property
-    def yields(self) -> Mapping[str, str]:
-        """The tags that may come of it."""
-        return _YIELDS
-
-    @property
-    def num_slots(self) -> int:
-        """All is measured together."""
-        return 1
 
     def arm(self, slots: Sequence[int]) -> None:
         """Nothing has to be hooked."""
@@ -98,14 +91,9 @@ class Hosts:
         busy_before, clock_before = self._last
         busy, clock = self._last = _times()
         elapsed = (clock - clock_before) * _num_processors()
-        values = {
-            "host/rss": rss,
-            "host/rss_peak": status.get("VmHWM", _peak()),
-            "host/cpu_share": (busy - busy_before) / elapsed if elapsed > 0 else MISSING,
-            "host/threads": status.get("Threads", MISSING),
-            "host/available": self._available(clock),
-        }
-        return [Row(_COLUMNS, np.array([values[tag] for tag in _COLUMNS.tags], np.float64))]
+        share = (busy - busy_before) / elapsed if elapsed > 0 else MISSING
+        peak, threads = status.get("VmHWM", _peak()), status.get("Threads", MISSING)
+        return [Row(_COLUMNS, np.array([rss, peak, share, threads, self._available(clock)], np.float64))]
 
     def _available(self, clock: float) -> float:
         if clock - self._room_at < _ROOM_S:
@@ -131,9 +119,7 @@ def _times() -> tuple[float, float]:
 
 
 def _num_processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _peak() -> float:

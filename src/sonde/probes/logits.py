@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from sonde.core.frames import MISSING, Columns, Detail
 from sonde.core.records import Float64
 from sonde.probes.apart import apart
-from sonde.probes.attention import most_logits
-from sonde.probes.hooks import is_compiled, readable
+from sonde.probes.attention_logits import most_logits
+from sonde.probes.hooks import Hooks, is_compiled, readable
 from sonde.probes.probe import Reading, Row
 from sonde.probes.seams import Seam
 from sonde.probes.stopwatch import Stopwatch
@@ -81,25 +81,22 @@ class OutputLogits:
     num_slots = 1
 
     def __init__(self, models: Mapping[str, nn.Module], *, clock: Stopwatch | None = None) -> None:
-        self._clock = clock or Stopwatch()
-        self._models = dict(models)
+        self._models = list(models.values())
+        self._hooks = Hooks(clock)
         self._columns = Columns("logits", tuple(self.yields), Detail.LAYER)
-        self._leave: Callable[[], None] | None = None
         self._found: Tensor | None = None
-        self._failure: Exception | None = None
         self._is_compiled = False
         self._misses = 0
 
     def arm(self, slots: Sequence[int]) -> None:
-        self._is_compiled = any(is_compiled(module) for model in self._models.values() for module in model.modules())
-        if slots and not self._is_compiled and self._leave is None:
-            self._leave = CROSS_ENTROPY.listen(self._hear)
+        self._is_compiled = any(is_compiled(module) for model in self._models for module in model.modules())
+        if slots and not self._is_compiled and self._hooks.is_idle:
+            self._hooks.listen(CROSS_ENTROPY, self._hear)
 
     def collect(self) -> Sequence[Reading]:
-        listened = self._leave is not None
-        found, failure = self._release()
-        if failure is not None:
-            raise failure
+        listened = not self._hooks.is_idle
+        found, self._found = self._found, None
+        self._hooks.release()
         if found is None:
             self._misses += listened
             return []
@@ -114,26 +111,15 @@ class OutputLogits:
         return {}
 
     def close(self) -> None:
-        self._release()
-        self._models = {}
-
-    def _release(self) -> tuple[Tensor | None, Exception | None]:
-        if self._leave is not None:
-            self._leave()
-        found, failure = self._found, self._failure
-        self._leave = self._found = self._failure = None
-        return found, failure
+        self._models, self._found = [], None
+        self._hooks.release()
 
     def _hear(self, event: CrossEntropy) -> None:
         logits, target, ignore_index = event
-        if self._found is not None or self._failure is not None or not torch.is_grad_enabled():
-            return
-        try:
-            if logits.requires_grad and readable(logits) and type(target) is Tensor:
-                with self._clock, apart(logits.device):
-                    self._found = _statistics(logits.detach(), target, ignore_index)
-        except Exception as failure:  # the training goes on; `collect` says it
-            self._failure = failure
+        is_wanted = self._found is None and torch.is_grad_enabled() and logits.requires_grad
+        if is_wanted and readable(logits) and type(target) is Tensor:
+            with apart(logits.device):
+                self._found = _statistics(logits.detach(), target, ignore_index)
 
 
 def _statistics(logits: Tensor, target: Tensor, ignore_index: int) -> Tensor:

@@ -16,21 +16,16 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from sonde.core.frames import MISSING, Columns
 from sonde.probes.allocators import allocated
 from sonde.probes.events import Events
-from sonde.probes.probe import Reading, Row
+from sonde.probes.probe import Reading, Row, known
 
-_TENSORS = {
+_YIELDS = {
     "memory/parameters": "bytes of the parameters",
     "memory/gradients": "bytes of the gradients, the most that were there when an optimiser had made its step",
     "memory/buffers": "bytes of the models' buffers",
     "memory/optimizer": "bytes of the optimisers' state",
-}
-_ACTIVATIONS = {
     "memory/activations": "bytes of the peak that are none of those: activations, and whatever else there was then",
 }
-_YIELDS = _TENSORS | _ACTIVATIONS
-
-_ON_CPU = Columns("memory", tuple(_TENSORS))
-_ON_GPU = Columns("memory", tuple(_YIELDS))
+_ON_CPU, _ON_GPU = Columns("memory", tuple(_YIELDS)[:-1]), Columns("memory", tuple(_YIELDS))
 _DEVICE = operator.attrgetter("device")
 _PLAIN = (Tensor, nn.Parameter)
 
@@ -62,17 +57,15 @@ class Memory:
         32.0
     """
 
+    yields = _YIELDS
+
     def __init__(self, models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer]) -> None:
         self._models, self._optimizers = list(models.values()), list(optimizers.values())
         self._armed = False
         self._parameters: list[Tensor] = []
-        self._gradients: int | None = None
+        self._gradients = -1
+        """Their most bytes; negative before they were counted."""
         self._gradients_on_gpu = 0
-
-    @property
-    def yields(self) -> Mapping[str, str]:
-        """The tags that may come of it."""
-        return _YIELDS
 
     @property
     def num_slots(self) -> int:
@@ -81,8 +74,10 @@ class Memory:
 
     def arm(self, slots: Sequence[int]) -> None:
         """Gradients count from here on."""
-        self._armed, self._gradients, self._gradients_on_gpu = bool(slots), None, 0
-        self._parameters = self._find_parameters() if slots else []
+        self._armed, self._gradients, self._gradients_on_gpu = bool(slots), -1, 0
+        of_optimizers = (group["params"] for optimizer in self._optimizers for group in optimizer.param_groups)
+        everyone = itertools.chain(*(model.parameters() for model in self._models), *of_optimizers)
+        self._parameters = list({id(parameter): parameter for parameter in everyone}.values())
 
     def listen(self, events: Events) -> None:
         """Gradients are counted when an optimiser is entered and when it has made its step: later they may be None.
@@ -95,15 +90,16 @@ class Memory:
     def stepped(self, _optimizer: Optimizer | None = None) -> None:
         """An optimiser has gradients, or has made its step."""
         if self._armed:
-            self._count_gradients()
+            found = num_bytes((p.grad for p in self._parameters if p.grad is not None), {})
+            self._gradients = max(self._gradients, found.total())
+            self._gradients_on_gpu = max(self._gradients_on_gpu, sum(n for d, n in found.items() if d.type == "cuda"))
 
     def collect(self) -> Sequence[Reading]:
         """All numbers as they are now, and the gradients as they were."""
         if not self._armed:
             return []
-        if self._gradients is None:
-            self._count_gradients()
-        assert self._gradients is not None
+        if self._gradients < 0:
+            self.stepped()
         counted: dict[int, int] = {}
         parameters = num_bytes(self._parameters, counted)
         self._armed, self._parameters = False, []
@@ -111,13 +107,12 @@ class Memory:
         state = num_bytes(itertools.chain.from_iterable(_tensors(o.state) for o in self._optimizers), counted)
         together = parameters + buffers + state
         gpus = [device for device in together if device.type == "cuda"]
-        values = [float(parameters.total()), float(self._gradients), float(buffers.total()), float(state.total())]
+        values: list[float] = [parameters.total(), self._gradients, buffers.total(), state.total()]
         if gpus:
             own = sum(together[device] for device in gpus) + self._gradients_on_gpu
             rest = sum(allocated(device).peak for device in gpus) - own
             values.append(rest if rest >= 0 else float(MISSING))
-        row = Row(_ON_GPU if gpus else _ON_CPU, np.array(values, np.float64))
-        return [Reading((), lambda _: [row])]
+        return [known(Row(_ON_GPU if gpus else _ON_CPU, np.array(values, np.float64)))]
 
     def not_measured(self) -> Mapping[str, str]:
         """Nothing: where there is no GPU there is no allocator to ask, and nothing is missed."""
@@ -127,19 +122,6 @@ class Memory:
         """Let go of models and optimisers."""
         self._armed = False
         self._models, self._optimizers, self._parameters = [], [], []
-
-    def _find_parameters(self) -> list[Tensor]:
-        """Each once."""
-        of_models = (parameter for model in self._models for parameter in model.parameters())
-        of_optimizers = (
-            p for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]
-        )
-        return list({id(p): p for p in itertools.chain(of_models, of_optimizers)}.values())
-
-    def _count_gradients(self) -> None:
-        found = num_bytes((p.grad for p in self._parameters if p.grad is not None), {})
-        self._gradients = max(self._gradients or 0, found.total())
-        self._gradients_on_gpu = max(self._gradients_on_gpu, sum(n for d, n in found.items() if d.type == "cuda"))
 
 
 def num_bytes(tensors: Iterable[Tensor], counted: dict[int, int]) -> Counter[torch.device]:
@@ -186,9 +168,6 @@ def _parts(tensor: Tensor) -> Iterable[Tensor]:
 def _tensors(thing: Any) -> Iterator[Tensor]:
     if isinstance(thing, Tensor):
         yield thing
-    elif isinstance(thing, Mapping):
-        for value in thing.values():
-            yield from _tensors(value)
-    elif isinstance(thing, list | tuple):
-        for value in thing:
+    elif isinstance(thing, Mapping | list | tuple):
+        for value in thing.values() if isinstance(thing, Mapping) else thing:
             yield from _tensors(value)

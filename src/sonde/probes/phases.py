@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import nn
 from sonde.core.frames import MISSING, Columns
 from sonde.core.records import Float64
 from sonde.probes.events import Events
-from sonde.probes.probe import Reading, Row
+from sonde.probes.probe import Reading, Row, known
 from sonde.probes.roots import Roots
 from sonde.probes.seams import BACKWARD, CLIP_TOTAL, COLLECTIVES, GRAD, Backward, Gradient, Seam
 from sonde.probes.stopwatch import Stopwatch
@@ -39,13 +40,10 @@ class Clock(Protocol):
     """Takes the moments of an iteration."""
 
     measures_host: bool
-    """Whether it is the clock by which the training's thread waits."""
+    """Whether it is the clock by which the training's thread waits; its moments are then seconds."""
 
     def stamp(self) -> Any:
         """The present moment, None where it must not be taken."""
-
-    def before(self, stamp: Any, seconds: float) -> Any:
-        """A moment so long before another; asked of the host's clock only."""
 
     def passed(self, stamps: Sequence[Any]) -> bool:
         """Whether all the moments lie in the past, so that `seconds` may be asked."""
@@ -59,9 +57,6 @@ class _HostClock:
 
     def stamp(self) -> float:
         return time.perf_counter()
-
-    def before(self, stamp: float, seconds: float) -> float:
-        return stamp - seconds
 
     def passed(self, stamps: Sequence[float]) -> bool:
         return True
@@ -85,9 +80,6 @@ class _CudaClock:
         event.record(torch.cuda.current_stream(self._device))
         return event
 
-    def before(self, stamp: torch.cuda.Event, seconds: float) -> torch.cuda.Event:
-        raise NotImplementedError("an event has no moment before it")
-
     def passed(self, stamps: Sequence[torch.cuda.Event]) -> bool:
         # A question to the driver in the middle of a capture would spoil the capture.
         return not torch.cuda.is_current_stream_capturing() and all(map(torch.cuda.Event.query, stamps))
@@ -96,19 +88,14 @@ class _CudaClock:
         return float(start.elapsed_time(end)) / 1e3
 
 
-def _is_distributed() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
-
-
-def _clock(device: torch.device) -> Clock:
-    return _CudaClock(device) if device.type == "cuda" else _HostClock()
-
-
 class _Mark(NamedTuple):
     moment: str
     stamp: Any
     own_s: float
     """What hooks of ours have taken on the host until then."""
+
+
+_NO_WORK = frozenset({"begin", "data", "data-done"})
 
 
 @final
@@ -142,6 +129,8 @@ class Phases:
         times: Takes the moments; by default as it is said above.
     """
 
+    yields = _YIELDS
+
     def __init__(
         self,
         models: Mapping[str, nn.Module],
@@ -152,7 +141,7 @@ class Phases:
     ) -> None:
         self._own = clock or Stopwatch()
         self._roots = Roots(models, self._own)
-        self._clock = times or _clock(device)
+        self._clock: Clock = times or (_CudaClock(device) if device.type == "cuda" else _HostClock())
         self._armed = False
         self._moments: list[Callable[[str], None]] = []
         """Who is told of moments."""
@@ -161,19 +150,15 @@ class Phases:
         self._running: str | None = None
         self._captured = self._was_captured = False
         self._waiting: deque[list[_Mark]] = deque(maxlen=_MOST_WAITING)
-        # Not for single iterations: what is compiled in between would be compiled anew.
+        is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
         self._seams: list[tuple[Seam, Callable[[Any], None]]] = [
             (BACKWARD, self._on_backward),
-            (GRAD, self._on_gradient),
-            (CLIP_TOTAL, self._on_clip_norm),
-            *((seam, self._on_collective) for seam in (COLLECTIVES if _is_distributed() else ())),
+            (GRAD, self._on_backward),
+            (CLIP_TOTAL, partial(self._on_span, "clip")),
+            *((seam, partial(self._on_span, "communication")) for seam in (COLLECTIVES if is_distributed else ())),
         ]
+        # Not for single iterations: what is compiled in between would be compiled anew.
         self._undo = [seam.listen(listener, attends=False) for seam, listener in self._seams]
-
-    @property
-    def yields(self) -> Mapping[str, str]:
-        """The tags that may come of it."""
-        return _YIELDS
 
     @property
     def num_slots(self) -> int:
@@ -211,20 +196,16 @@ class Phases:
 
     def waited(self, seconds: float) -> None:
         """The iteration has waited for data until now."""
-        if not self._armed or not self._clock.measures_host or not self._marks:
-            return
-        now = self._clock.stamp()
-        start, last = self._clock.before(now, seconds), self._marks[-1].stamp
-        self._marks.append(_Mark("data", start if self._clock.seconds(last, start) > 0 else last, self._own.total_s))
-        self._marks.append(_Mark("data-done", now, self._own.total_s))
+        if self._armed and self._clock.measures_host and self._marks:
+            now, last = self._clock.stamp(), self._marks[-1].stamp
+            self._marks.append(_Mark("data", max(now - seconds, last), self._own.total_s))
+            self._marks.append(_Mark("data-done", now, self._own.total_s))
 
     def collect(self) -> Sequence[Reading]:
         """The times of the oldest armed iteration that the device has passed since."""
         if self._armed:
             is_paused = bool(self._marks) and self._marks[-1].moment == "monitor"  # to close the iteration
-            is_empty = all(
-                mark.moment in ("begin", "data", "data-done") for mark in self._marks[: -1 if is_paused else None]
-            )
+            is_empty = all(mark.moment in _NO_WORK for mark in self._marks[: -1 if is_paused else None])
             if not is_empty and not is_paused:
                 self._take("end")
             self._armed = False
@@ -238,8 +219,7 @@ class Phases:
                 self._moments.remove(self.mark)
         if not self._waiting or not self._clock.passed([mark.stamp for mark in self._waiting[0]]):
             return []
-        values = self._split(self._waiting.popleft())
-        return [Reading((), lambda _: [Row(_COLUMNS, values)])]
+        return [known(Row(_COLUMNS, self._split(self._waiting.popleft())))]
 
     def not_measured(self) -> Mapping[str, str]:
         """Forwards that cannot be seen, with the losses that begin at their end; captured iterations."""
@@ -258,10 +238,8 @@ class Phases:
         self._roots.close()
 
     def _forward_starts(self, name: str, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-        if self._running is None:
+        if self._running in (None, name):  # its last forward may never have ended: it raised, and somebody caught that
             self._running = name
-            self.mark("forward")
-        elif self._running == name:  # its last forward never ended: it raised, and somebody caught that
             self.mark("forward")
 
     def _forward_ends(self, name: str, _output: Any) -> None:
@@ -269,21 +247,13 @@ class Phases:
             self._running = None
             self.mark("forward-done")
 
-    def _on_backward(self, event: Backward) -> None:
-        if self._armed and threading.get_ident() == self._thread:
-            self._take("backward-done" if event.done else "backward")
+    def _on_backward(self, event: Backward | Gradient) -> None:
+        if not (isinstance(event, Gradient) and event.created):
+            self._on_span("backward", event.done)
 
-    def _on_gradient(self, event: Gradient) -> None:
-        if self._armed and not event.created and threading.get_ident() == self._thread:
-            self._take("backward-done" if event.done else "backward")
-
-    def _on_clip_norm(self, is_done: bool) -> None:
+    def _on_span(self, phase: str, is_done: bool) -> None:
         if self._armed and threading.get_ident() == self._thread:
-            self._take("clip-done" if is_done else "clip")
-
-    def _on_collective(self, is_done: bool) -> None:
-        if self._armed and threading.get_ident() == self._thread:
-            self._take("communication-done" if is_done else "communication")
+            self._take(f"{phase}-done" if is_done else phase)
 
     def _take(self, moment: str) -> None:
         stamp = self._clock.stamp()
@@ -320,25 +290,28 @@ class _Split:
 
     def come(self, moment: str) -> None:
         """A moment of the iteration."""
-        if moment in ("monitor", "communication"):
-            self._interrupt(f"time/{moment}")
-        elif moment in ("monitor-done", "communication-done"):
-            self._phase = self._interrupted.pop() if self._interrupted else self._phase
-        elif moment in ("backward", "backward-done"):
-            self._num_backwards += 1 if moment == "backward" else -1
-            if self._num_backwards == (moment == "backward"):  # else one within another
-                self._go_to("time/backward" if moment == "backward" else self._rest, "time/loss")
-        elif self._num_backwards > 0 or (moment.startswith("data") and self._phase == "time/loss"):
+        phase, _, is_done = moment.partition("-")
+        if phase in ("monitor", "communication"):
+            if not is_done:
+                self._interrupted.append(self._phase)
+                is_part = self._num_backwards > 0 or self._phase in ("time/forward", "time/clip", "time/monitor")
+                self._phase = self._phase if phase == "communication" and is_part else f"time/{phase}"
+            elif self._interrupted:
+                self._phase = self._interrupted.pop()
+        elif phase == "backward":
+            self._num_backwards += -1 if is_done else 1
+            if self._num_backwards == (not is_done):  # else one within another
+                self._go_to(self._rest if is_done else "time/backward", after="time/loss")
+        elif self._num_backwards > 0 or (phase == "data" and self._phase == "time/loss"):
             pass  # who says it late says it of the wait before the forward
         elif moment == "forward-done":
-            self._go_to("time/loss", "time/forward")
-        elif moment in ("optimizer", "optimizer-done"):
-            self._settle("")
-            self._rest = "time/optimizer_device" if moment == "optimizer" else "time/other"
-            self._phase = self._rest
+            self._go_to("time/loss", after="time/forward")
+        elif phase == "optimizer":
+            self._go_to("time/other" if is_done else "time/optimizer_device")
+            self._rest = self._phase
         else:
             phases = {"forward": "time/forward", "clip": "time/clip", "data": ""}
-            self._go_to(phases.get(moment, self._rest), "")
+            self._go_to(phases.get(moment, self._rest))
 
     def spend(self, seconds: float, own_s: float) -> None:
         """The time from the last moment to the next, and what hooks of ours took of it."""
@@ -349,22 +322,11 @@ class _Split:
         elif self._phase:
             self._add(self._phase, seconds)
 
-    def _interrupt(self, phase: str) -> None:
-        is_part_of_it = self._num_backwards > 0 or self._phase in ("time/forward", "time/clip", "time/monitor")
-        if phase == "time/communication" and is_part_of_it:
-            phase = self._phase
-        self._interrupted.append(self._phase)
-        self._phase = phase
-
-    def _go_to(self, phase: str, expected: str) -> None:
-        self._settle(expected)
-        self._phase = phase
-
-    def _settle(self, expected: str) -> None:
-        """What was tentative was what the next moment shows, or belongs to no phase."""
+    def _go_to(self, phase: str, *, after: str = "") -> None:
+        """Begin a phase; what was tentative was the one before that is expected, or belongs to none."""
         if self._phase in ("time/forward", "time/loss"):
-            self._add(self._phase if self._phase == expected else self._rest, self._tentative_s)
-        self._tentative_s = 0.0
+            self._add(self._phase if self._phase == after else self._rest, self._tentative_s)
+        self._tentative_s, self._phase = 0.0, phase
 
     def _add(self, phase: str, seconds: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds

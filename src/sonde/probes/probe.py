@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from torch import Tensor
 
-from sonde.core.frames import Columns, Float32
+from sonde.core.frames import Columns, Detail, Float32
 from sonde.core.records import Float64
 from sonde.probes.events import Events
 
@@ -48,6 +48,27 @@ def step_row(values: Mapping[str, float]) -> Row:
     return Row(_of_step(tuple(values)), np.fromiter(values.values(), np.float64, len(values)))
 
 
+@functools.lru_cache(maxsize=1024)
+def columns_at(
+    table: str, quantities: tuple[str, ...], places: tuple[str, ...], detail: Detail = Detail.ESSENTIAL
+) -> Columns:
+    """The columns of all quantities at some places, made once for each set of them; those of the first place first.
+
+    Which places come together may change at every step (experts, inputs): of many sets the latest are kept.
+
+    Args:
+        table: Where rows go.
+        quantities: What tags begin with, such as `attn/entropy@`.
+        places: What tags end in.
+        detail: How much detail the table holds.
+
+    Example:
+        >>> columns_at("gains", ("gain/block@",), ("0", "1")).tags
+        ('gain/block@0', 'gain/block@1')
+    """
+    return Columns(table, [quantity + place for place in places for quantity in quantities], detail)
+
+
 class Reading(NamedTuple):
     """Numbers that are still on their device, and what becomes of them.
 
@@ -65,6 +86,11 @@ class Reading(NamedTuple):
     stamp: Stamp | None = None
     optimizer: str | None = None
     num_essential: int = 0
+
+
+def known(*rows: Row, stamp: Stamp | None = None) -> Reading:
+    """Rows that need no number from a device."""
+    return Reading((), lambda _: rows, stamp)
 
 
 class Standing(Protocol):

@@ -43,9 +43,8 @@ def condense(histogram: Tensor) -> Tensor:
     ranks = cumulated[:, -1:].double() * percents / 100
     places = torch.searchsorted(cumulated.double(), ranks).clamp(max=_NUM_FINITE - 1)
     nearby = (places[:, :, None] + around).clamp(0, _NUM_FINITE - 1).flatten(1)
-    return torch.cat(
-        [cumulated.index_select(1, marks), places, cumulated.gather(1, places), counts.gather(1, nearby)], dim=1
-    )
+    marked = cumulated.index_select(1, marks)
+    return torch.cat([marked, places, cumulated.gather(1, places), counts.gather(1, nearby)], dim=1)
 
 
 @torch.no_grad()
@@ -67,10 +66,9 @@ def _coarse_places(device: torch.device) -> Tensor:
 
 
 @functools.cache
-def _constants(device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _constants(device: torch.device) -> list[Tensor]:
     tables = _ASCENDING, np.array(_MARKS), np.array(PERCENTS, np.float64), np.array([-1, 0, 1])
-    ascending, marks, percents, around = (uploaded(table, device) for table in tables)
-    return ascending, marks, percents, around
+    return [uploaded(table, device) for table in tables]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

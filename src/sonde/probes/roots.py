@@ -1,6 +1,7 @@
 """The watched models seen from outside: their own forwards, for single iterations."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -8,6 +9,9 @@ from torch import nn
 
 from sonde.probes.hooks import Hooks
 from sonde.probes.stopwatch import Stopwatch
+
+Before = Callable[[str, tuple[Any, ...], dict[str, Any]], None]
+After = Callable[[str, Any], None]
 
 COMPILED = "its model was compiled in place (`model.compile()`), which hides its calls; `torch.compile(model)` does not"
 UNSEEN = "no forward of the model itself was seen: a compiled function calls it, or only its parts are called"
@@ -36,19 +40,13 @@ class Roots:
     def __len__(self) -> int:
         return len(self._models)
 
-    def attach(
-        self,
-        before: Callable[[str, tuple[Any, ...], dict[str, Any]], None],
-        after: Callable[[str, Any], None] | None = None,
-    ) -> None:
+    def attach(self, before: Before, after: After = lambda _name, _output: None) -> None:
         """From now on call `before(name, args, kwargs)` and `after(name, output)` around each forward."""
         self._num_attached += 1
         for name, model in self._models.items():
-            if _is_compiled_in_place(model):
-                continue
-            self._hooks.before(model, self._started(name, before))
-            if after is not None:
-                self._hooks.after(model, _ended(name, after))
+            if not _is_compiled_in_place(model):
+                self._hooks.before(model, partial(self._started, name, before))
+                self._hooks.after(model, partial(_ended, name, after))
 
     def release(self) -> None:
         """Take everything away.
@@ -75,23 +73,15 @@ class Roots:
         finally:
             self._models.clear()
 
-    def _started(
-        self, name: str, before: Callable[[str, tuple[Any, ...], dict[str, Any]], None]
-    ) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
-        def started(_model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if torch.is_grad_enabled():
-                self._seen = True
-                before(name, args, kwargs)
-
-        return started
-
-
-def _ended(name: str, after: Callable[[str, Any], None]) -> Callable[[nn.Module, Any, Any], None]:
-    def ended(_model: nn.Module, _args: Any, output: Any) -> None:
+    def _started(self, name: str, before: Before, _model: nn.Module, args: tuple[Any, ...], kwargs: Any) -> None:
         if torch.is_grad_enabled():
-            after(name, output)
+            self._seen = True
+            before(name, args, kwargs)
 
-    return ended
+
+def _ended(name: str, after: After, _model: nn.Module, _args: Any, output: Any) -> None:
+    if torch.is_grad_enabled():
+        after(name, output)
 
 
 def _is_compiled_in_place(model: nn.Module) -> bool:

@@ -8,8 +8,8 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeGuard, final
 
 import numpy as np
 import torch
@@ -23,10 +23,9 @@ from sonde.kernels.columns import NUM_COLUMNS, Column, rms, zero_fraction
 from sonde.kernels.histograms import NUM_BINS, SHIFT, edges
 from sonde.probes.events import Events
 from sonde.probes.parameters import num_parameters, of_optimizer
-from sonde.probes.probe import Reading, Row
+from sonde.probes.probe import Reading, Row, columns_at
 from sonde.probes.settings import on_host
 
-_QUANTITIES = ("v_ratio", "epsilon_share", "zero_share")
 # Which parameters have a gradient may change at every step (experts); what was prepared for them must not pile up.
 _MOST_PREPARED = 256
 _SLOT = operator.attrgetter("slot")
@@ -113,13 +112,16 @@ class _Member(NamedTuple):
     slot: int
 
 
-class _Followed(NamedTuple):
+@dataclass(slots=True)
+class _Followed:
     """An optimiser and its parameters, as they were when last looked at."""
 
     name: str
     optimizer: Optimizer
-    num: int
-    members: list[_Member]
+    place: int
+    """Among those that are followed."""
+    num: int = -1
+    members: list[_Member] = field(default_factory=list)
 
 
 class _Before(NamedTuple):
@@ -127,9 +129,11 @@ class _Before(NamedTuple):
 
     members: list[_Member]
     rows: Tensor
-    scale: Tensor | None
+    scale: list[Tensor]
+    """One where the gradients were scaled, else none."""
 
 
+@final
 class SecondMoments:
     """A probe of all optimisers that keep `exp_avg_sq`: Adam, AdamW, NAdam, RAdam and others with that key.
 
@@ -163,6 +167,12 @@ class SecondMoments:
         element-wise form of the ratio, as a forerunner of loss spikes).
     """
 
+    yields: Mapping[str, str] = {
+        "adam/v_ratio@": "mean square of the gradient over the mean of Adam's bias-corrected running square",
+        "adam/epsilon_share@": "share of elements whose root of the running square is below epsilon",
+        "adam/zero_share@": "share of elements whose running square is exactly zero after a step",
+    }
+
     def __init__(
         self, optimizers: Mapping[str, Optimizer], names: Callable[[], Mapping[int, str]], *, num_slots: int = 8
     ) -> None:
@@ -173,25 +183,15 @@ class SecondMoments:
         self._followed: dict[int, _Followed] = {}
         self._not_measured: dict[str, str] = {}
         self._prepared: dict[Any, TensorStats] = {}
-        self._columns: dict[Any, Columns] = {}
         self._armed: list[int] = []
         self._before: dict[int, _Before] = {}
         for name, optimizer in optimizers.items():
             if any(_settings(group) is not None for group in optimizer.param_groups):
-                self._followed[id(optimizer)] = _Followed(name, optimizer, -1, [])
+                self._followed[id(optimizer)] = _Followed(name, optimizer, len(self._followed))
             else:
                 where = f"@{name}" if name else ""
                 reason = f"{type(optimizer).__name__} has no betas and eps to judge running squares by"
                 self._not_measured[f"adam/*{where}"] = reason
-
-    @property
-    def yields(self) -> Mapping[str, str]:
-        """The tags."""
-        return {
-            "adam/v_ratio@": "mean square of the gradient over the mean of Adam's bias-corrected running square",
-            "adam/epsilon_share@": "share of elements whose root of the running square is below epsilon",
-            "adam/zero_share@": "share of elements whose running square is exactly zero after a step",
-        }
 
     @property
     def num_slots(self) -> int:
@@ -213,25 +213,21 @@ class SecondMoments:
         followed = self._followed.get(id(optimizer))
         if followed is None or not self._armed:
             return
-        followed = self._refreshed(followed)
+        self._look(followed)
         turn = [member for slot in self._armed for member in followed.members[slot :: self._num_slots]]
         members = [member for member in turn if self._has_gradient(member, followed.members[0].parameter.device)]
         gradients = [member.parameter.grad for member in members if member.parameter.grad is not None]
         if gradients:
+            rows = self._stats("gradient", members, gradients)(gradients).rows
             scale = getattr(optimizer, "grad_scale", None)  # set on fused optimisers by a gradient scaler
-            self._before[id(optimizer)] = _Before(
-                members,
-                self._stats("gradient", members, gradients)(gradients).rows,
-                scale.detach().clone() if isinstance(scale, Tensor) else None,  # the scaler changes it in place
-            )
+            scales = [scale.detach().clone()] if isinstance(scale, Tensor) else []  # the scaler changes it in place
+            self._before[id(optimizer)] = _Before(members, rows, scales)
 
     @torch.no_grad()
     def collect(self) -> Sequence[Reading]:
         """A reading for every optimiser that made a step."""
         readings = [
-            reading
-            for key, before in self._before.items()
-            if (reading := self._read(self._followed[key], before)) is not None
+            reading for key, before in self._before.items() for reading in self._read(self._followed[key], before)
         ]
         self._armed = []
         self._before.clear()
@@ -249,15 +245,14 @@ class SecondMoments:
         self._prepared.clear()
         self._names = dict
 
-    def _refreshed(self, followed: _Followed) -> _Followed:
+    def _look(self, followed: _Followed) -> None:
+        """Notice parameters that were added."""
         num = num_parameters(followed.optimizer)
         if num != followed.num:
             groups = {id(p): i for i, group in enumerate(followed.optimizer.param_groups) for p in group["params"]}
             watched = of_optimizer(followed.optimizer, self._names(), followed.name)
             members = [_Member(*w, groups[id(w.parameter)], i % self._num_slots) for i, w in enumerate(watched)]
-            followed = followed._replace(num=num, members=members)
-            self._followed[id(followed.optimizer)] = followed
-        return followed
+            followed.num, followed.members = num, members
 
     def _has_gradient(self, member: _Member, device: torch.device) -> bool:
         gradient = member.parameter.grad
@@ -282,69 +277,43 @@ class SecondMoments:
             self._prepared[key] = TensorStats(tensors)
         return self._prepared[key]
 
-    def _read(self, followed: _Followed, before: _Before) -> Reading | None:
+    def _read(self, followed: _Followed, before: _Before) -> Iterable[Reading]:
         groups = [(group, _settings(group)) for group in followed.optimizer.param_groups]
-        places: list[int] = []
-        moments: list[Tensor] = []
-        settings: list[tuple[float, float]] = []
-        steps: list[Tensor | float] = []
+        found: list[tuple[Any, ...]] = []
         for place, member in enumerate(before.members):
             group, pair = groups[member.group]
             state: Mapping[str, Any] = followed.optimizer.state.get(member.parameter, {})
             moment = state.get("max_exp_avg_sq" if group.get("amsgrad") else "exp_avg_sq")
             step = state.get("step", group.get("step"))
             reason = _trouble(moment, step, pair, before.rows.device)
-            if reason is not None:
+            if reason is None:
+                found.append((place, moment, pair, step))
+            else:
                 self._not_measured[f"adam/*@{member.name}"] = reason
-                continue
-            assert isinstance(moment, Tensor)
-            assert pair is not None
-            places.append(place)
-            moments.append(moment)
-            settings.append(pair)
-            steps.append(step if isinstance(step, Tensor) and step.device.type != "cpu" else float(step))
-        if not places:
-            return None
+        if not found:
+            return
+        places, moments, settings, steps = map(list, zip(*found, strict=True))
         members = [before.members[place] for place in places]
         stats = self._stats("moment", members, moments)(moments, histogram=True)
         assert stats.histogram is not None
         bins = threshold_bins(settings)
         positive = stats.histogram[:, : NUM_BINS // 2]
-        on_device = [step for step in steps if isinstance(step, Tensor)]
-        tensors = [
-            before.rows,
-            stats.rows,
-            positive[:, : bins.start].sum(1),
-            positive.sum(1),
-            positive[:, bins.start : bins.stop],
-            *([before.scale] if before.scale is not None else []),
-            *([torch.stack([step.reshape(()) for step in on_device])] if on_device else []),
+        below, window = positive[:, : bins.start].sum(1), positive[:, bins.start : bins.stop]
+        tensors = [before.rows, stats.rows, below, positive.sum(1), window, *before.scale]
+        if late := [step.reshape(()) for step in steps if _is_away(step)]:
+            tensors.append(torch.stack(late))
+        table, tags = f"second-moments-{followed.place}", tuple(self.yields)
+        columns = [
+            columns_at(f"{table}-{slot}", tags, tuple(member.name for member in some), Detail.LAYER)
+            for slot, some in itertools.groupby(members, _SLOT)
         ]
-        return Reading(
-            tensors,
-            _Report(
-                columns=[self._columns_of(followed, list(some)) for _, some in itertools.groupby(members, _SLOT)],
-                num_gradients=len(before.members),
-                places=places,
-                settings=settings,
-                steps=[math.nan if isinstance(step, Tensor) else step for step in steps],
-                bins=bins,
-                is_scaled=before.scale is not None,
-            ),
+        host_steps = [math.nan if _is_away(step) else float(step) for step in steps]
+        yield Reading(
+            tensors, _Report(columns, len(before.members), places, settings, host_steps, bins, bool(before.scale))
         )
 
-    def _columns_of(self, followed: _Followed, members: Sequence[_Member]) -> Columns:
-        key = followed.name, tuple(member.name for member in members)
-        if key not in self._columns:
-            if len(self._columns) >= _MOST_PREPARED:
-                self._columns.clear()
-            tags = [f"adam/{quantity}@{member.name}" for member in members for quantity in _QUANTITIES]
-            table = f"second-moments-{list(self._followed).index(id(followed.optimizer))}-{members[0].slot}"
-            self._columns[key] = Columns(table, tags, Detail.LAYER)
-        return self._columns[key]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Report:
     """Works the numbers of one optimiser out, in the background."""
 
@@ -370,20 +339,9 @@ class _Report:
         step = np.array(self.steps)
         step[np.isnan(step)] = late
         beta2, epsilon = np.array(self.settings).T
-        found = health(
-            SecondMoment(
-                gradient=gradient,
-                rows=rows.reshape(-1, NUM_COLUMNS),
-                below=below,
-                window=window.reshape(num, -1),
-                counted=counted,
-                step=step,
-                beta2=beta2,
-                epsilon=epsilon,
-                first_bin=self.bins.start,
-            )
-        )
-        parts = np.split(found.reshape(-1), np.cumsum([columns.width for columns in self.columns])[:-1])
+        rows, window = rows.reshape(-1, NUM_COLUMNS), window.reshape(num, -1)
+        moment = SecondMoment(gradient, rows, below, window, counted, step, beta2, epsilon, self.bins.start)
+        parts = np.split(health(moment).reshape(-1), np.cumsum([columns.width for columns in self.columns])[:-1])
         return [Row(columns, part) for columns, part in zip(self.columns, parts, strict=True)]
 
 
@@ -394,6 +352,10 @@ def _settings(group: Mapping[str, Any]) -> tuple[float, float] | None:
         return None
     beta2, epsilon = on_host(betas[1]), on_host(group.get("eps"))
     return None if beta2 is None or epsilon is None else (beta2, epsilon)
+
+
+def _is_away(step: Any) -> TypeGuard[Tensor]:
+    return isinstance(step, Tensor) and step.device.type != "cpu"
 
 
 def _trouble(moment: Any, step: Any, pair: tuple[float, float] | None, device: torch.device) -> str | None:
@@ -408,7 +370,7 @@ def _trouble(moment: Any, step: Any, pair: tuple[float, float] | None, device: t
         return f"its running squares are on {moment.device}, its gradient is on {device}"
     if not isinstance(step, (Tensor, int, float)):
         return "its optimiser does not say how many steps it made"
-    if isinstance(step, Tensor) and step.device.type != "cpu" and step.device != device:
+    if _is_away(step) and step.device != device:
         return f"its number of steps is on {step.device}"
     if pair is None:
         return "the betas or eps of its group are missing or on a device"
