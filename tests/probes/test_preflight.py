@@ -43,7 +43,7 @@ def train(
     loop = Loop(model, optimizer)
     for _ in range(steps):
         x, y = batches()
-        loop.preflight.batch(x, y)
+        loop.batch(x, y)
         loss = loss_of(model(x), y)
         if before_backward == "zero":
             optimizer.zero_grad()
@@ -418,7 +418,7 @@ def test_training_is_bit_identical_and_no_random_number_is_drawn() -> None:
         for _ in range(25):
             x, y = batch()
             if loop:
-                loop.preflight.batch(x, y)
+                loop.batch(x, y)
             loss = functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

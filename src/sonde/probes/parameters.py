@@ -98,6 +98,23 @@ def trouble(name: str, parameter: Tensor) -> str | None:
     return None
 
 
+def of_groups(optimizer: Optimizer) -> list[Tensor]:
+    """All tensors that an optimiser has, whether they can be watched or not."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def of_models(models: Mapping[str, nn.Module]) -> list[Tensor]:
+    """The parameters of models, each once, without lazy ones that were not used yet."""
+    found = {id(p): p for model in models.values() for p in model.parameters()}
+    return [parameter for parameter in found.values() if not is_lazy(parameter)]
+
+
+def embedding_tables(models: Mapping[str, nn.Module]) -> set[int]:
+    """The weights of embeddings, as their `id`."""
+    modules = (module for model in models.values() for module in model.modules())
+    return {id(module.weight) for module in modules if isinstance(module, nn.Embedding | nn.EmbeddingBag)}
+
+
 def num_parameters(optimizer: Optimizer) -> int:
     """How many tensors the optimiser has now: cheap, to notice those that were added."""
     return sum(len(group["params"]) for group in optimizer.param_groups)
