@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any, final
 
 import torch
@@ -167,24 +166,23 @@ class Membership:
         layers = {id(module.weight) for module in modules if isinstance(module, _LAYERS)}
         looked_at = [p for p in found if id(p) in layers and readable(p) and p.numel() >= 32]
         looked_at = [p for p in looked_at if p.device == looked_at[0].device]
+        tables = embedding_tables(self._models)
+        total = sum(p.numel() for p in of_models(self._models) if p.dim() > 1 and id(p) not in tables)
+
+        def judge(numbers: Float64) -> None:
+            fresh = 0
+            for parameter, (std, largest) in zip(looked_at, numbers.reshape(-1, 2), strict=True):
+                bound = (parameter.numel() / parameter.shape[0]) ** -0.5
+                if 0.8 * bound < largest <= 1.001 * bound and 0.85 < std * 3**0.5 / bound < 1.15:
+                    fresh += parameter.numel()
+            self._tell(check, found, line, fresh=fresh / max(1, total))
+
         tensors = []
         for parameter in looked_at:
             with apart(parameter.device):
                 values = parameter.detach().float()
                 tensors += [values.std(correction=0).double(), values.abs().amax().double()]
-        self._facts.judge(tensors, partial(self._judge_frozen, check, found, looked_at, line))
-
-    def _judge_frozen(
-        self, check: str, found: list[Tensor], looked_at: list[Tensor], line: str | None, numbers: Float64
-    ) -> None:
-        tables = embedding_tables(self._models)
-        total = sum(p.numel() for p in of_models(self._models) if p.dim() > 1 and id(p) not in tables)
-        fresh = 0
-        for parameter, (std, largest) in zip(looked_at, numbers.reshape(-1, 2), strict=True):
-            bound = (parameter.numel() / parameter.shape[0]) ** -0.5
-            if 0.8 * bound < largest <= 1.001 * bound and 0.85 < std * 3**0.5 / bound < 1.15:
-                fresh += parameter.numel()
-        self._tell(check, found, line, fresh=fresh / max(1, total))
+        self._facts.judge(tensors, judge)
 
     def _tell(self, check: str, found: list[Tensor], line: str | None = None, **more: Any) -> None:
         """Say it of those parameters that a model has, where there are any."""

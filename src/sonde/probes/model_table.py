@@ -34,8 +34,6 @@ class _Place(NamedTuple):
     name: str
     module: nn.Module
     depth: int
-    model: str
-    """Name of the model, which the model itself has."""
     is_alias: bool
     """Whether it was met before, under another name."""
 
@@ -68,30 +66,29 @@ def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimi
         for parameter in group["params"]
     }
     left_out: Counter[str] = Counter()
-    modules: list[ModuleRow] = []
+    modules: dict[str, ModuleRow] = {}
     found: dict[int, tuple[Tensor, Kind]] = {}
     others: dict[int, list[str]] = {}
     """Every name of each parameter."""
-    for place in (place for prefix, model in models.items() for place in _places(prefix, model)):
+    for model_name, place in ((name, place) for name, model in models.items() for place in _places(name, model)):
         if not place.is_alias and not _is_wrapper(place.module):
-            name = clean_name(place.name) if place.depth else place.model
-            if is_name(name):
-                modules.append(ModuleRow(name=name, type=_class_name(type(place.module)), depth=place.depth))
-            else:
-                left_out[_ODD_NAME] += 1
+            name = clean_name(place.name) if place.depth else model_name or "model"
+            left_out[_ODD_NAME] += not is_name(name)
+            if is_name(name) and name not in modules:
+                modules[name] = ModuleRow(name=name, type=_class_name(type(place.module)), depth=place.depth)
         for local, parameter in vars(place.module)["_parameters"].items():
             if parameter is not None:
                 full = clean_name(f"{place.name}.{local}" if place.name else str(local))
+                names.setdefault(id(parameter), full)
                 others.setdefault(id(parameter), []).append(full)
                 found.setdefault(id(parameter), (parameter, _kind(place.module, str(local), full, parameter)))
     for name, optimizer in optimizers.items():
         for watched in of_optimizer(optimizer, names, name):
-            if id(watched.parameter) not in found:
-                found[id(watched.parameter)] = watched.parameter, Kind.OTHER
-                names[id(watched.parameter)] = watched.name
+            names.setdefault(id(watched.parameter), watched.name)
+            found.setdefault(id(watched.parameter), (watched.parameter, Kind.OTHER))
     rows = []
     for key, (parameter, kind) in found.items():
-        name = names.get(key, others[key][0] if key in others else "")
+        name = names[key]
         if is_lazy(parameter) or not is_name(name):
             left_out[LAZY if is_lazy(parameter) else _ODD_NAME] += 1
             continue
@@ -110,35 +107,28 @@ def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimi
                 tied=tied[:_MOST_TIED],
             )
         )
-    return ModelTable(modules=tuple(_once(modules)), parameters=tuple(rows), left_out=dict(left_out))
+    return ModelTable(modules=tuple(modules.values()), parameters=tuple(rows), left_out=dict(+left_out))
 
 
 def _places(prefix: str, model: nn.Module) -> Iterator[_Place]:
     """A model and its modules, outer ones first; a module inside itself is not entered again."""
     seen: set[int] = set()
-    inside: set[int] = set()
     num_aliases = 0
-    waiting: list[tuple[str, nn.Module, int] | int] = [(prefix, model, 0)]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, int):  # what lies inside of it is done
-            inside.remove(one)
-            continue
-        name, module, depth = one
+
+    def walk(name: str, module: nn.Module, depth: int, outer: frozenset[int]) -> Iterator[_Place]:
+        nonlocal num_aliases
         is_alias = id(module) in seen
         num_aliases += is_alias
-        if id(module) in inside or num_aliases > _MOST_ALIASES:
-            continue
-        yield _Place(name, module, depth, prefix or "model", is_alias)
+        if id(module) in outer or num_aliases > _MOST_ALIASES:
+            return
+        yield _Place(name, module, depth, is_alias)
         seen.add(id(module))
-        inside.add(id(module))
-        waiting.append(id(module))
-        below = depth + (not _is_wrapper(module))
-        waiting += [
-            (f"{name}.{local}" if name else str(local), child, below)
-            for local, child in reversed(vars(module)["_modules"].items())
-            if isinstance(child, nn.Module)
-        ]
+        for local, child in vars(module)["_modules"].items():
+            if isinstance(child, nn.Module):
+                inner = f"{name}.{local}" if name else str(local)
+                yield from walk(inner, child, depth + (not _is_wrapper(module)), outer | {id(module)})
+
+    return walk(prefix, model, 0, frozenset())
 
 
 def _is_wrapper(module: nn.Module) -> bool:
@@ -177,7 +167,3 @@ def _class_name(own: type) -> str:
 
 def _word(text: object) -> str:
     return one_line(text)[:_MOST_CHARS]
-
-
-def _once(rows: list[ModuleRow]) -> list[ModuleRow]:
-    return list({row.name: row for row in reversed(rows)}.values())[::-1]
