@@ -1,13 +1,11 @@
 """Makes the table of what models are made of, from their modules and optimisers as they are: nothing is computed."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
-from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim import Optimizer
@@ -17,25 +15,14 @@ from sonde.core.parameter_kinds import Kind, kind_by_name
 from sonde.core.printable import one_line
 from sonde.core.tags import clean_name, is_name
 from sonde.probes.parameters import LAZY, of_optimizer, parameter_names
+from sonde.probes.walks import is_wrapper, places
 
-_INSIDE_WRAPPERS = frozenset({"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module", "_forward_module"})
 _MADE_CLASSES = ("FSDP", "Parametrized")  # torch puts these before the name of a class that it derives
 _MULTIPLY = (nn.Linear, nn.Bilinear, _ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
 _NORMALISE = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 _MOST_CHARS = 200
 _MOST_TIED = 16
-_MOST_ALIASES = 10_000  # places of modules that stand in several: nested ones multiply
 _ODD_NAME = "named with control characters or too many of them"
-
-
-class _Place(NamedTuple):
-    """A module of a model and where it is."""
-
-    name: str
-    module: nn.Module
-    depth: int
-    is_alias: bool
-    """Whether it was met before, under another name."""
 
 
 def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer]) -> ModelTable:
@@ -70,18 +57,17 @@ def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimi
     found: dict[int, tuple[Tensor, Kind]] = {}
     others: dict[int, list[str]] = {}
     """Every name of each parameter."""
-    for model_name, place in ((name, place) for name, model in models.items() for place in _places(name, model)):
-        if not place.is_alias and not _is_wrapper(place.module):
+    for model_name, place in ((name, place) for name, model in models.items() for place in places(name, model)):
+        if not place.is_alias and not is_wrapper(place.module):
             name = clean_name(place.name) if place.depth else model_name or "model"
             left_out[_ODD_NAME] += not is_name(name)
             if is_name(name) and name not in modules:
                 modules[name] = ModuleRow(name=name, type=_class_name(type(place.module)), depth=place.depth)
-        for local, parameter in vars(place.module)["_parameters"].items():
-            if parameter is not None:
-                full = clean_name(f"{place.name}.{local}" if place.name else str(local))
-                names.setdefault(id(parameter), full)
-                others.setdefault(id(parameter), []).append(full)
-                found.setdefault(id(parameter), (parameter, _kind(place.module, str(local), full, parameter)))
+        for local, whole, parameter in place.parameters:
+            full = clean_name(whole)
+            names.setdefault(id(parameter), full)
+            others.setdefault(id(parameter), []).append(full)
+            found.setdefault(id(parameter), (parameter, _kind(place.module, local, full, parameter)))
     for name, optimizer in optimizers.items():
         for watched in of_optimizer(optimizer, names, name):
             names.setdefault(id(watched.parameter), watched.name)
@@ -108,33 +94,6 @@ def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimi
             )
         )
     return ModelTable(modules=tuple(modules.values()), parameters=tuple(rows), left_out=dict(+left_out))
-
-
-def _places(prefix: str, model: nn.Module) -> Iterator[_Place]:
-    """A model and its modules, outer ones first; a module inside itself is not entered again."""
-    seen: set[int] = set()
-    num_aliases = 0
-
-    def walk(name: str, module: nn.Module, depth: int, outer: frozenset[int]) -> Iterator[_Place]:
-        nonlocal num_aliases
-        is_alias = id(module) in seen
-        num_aliases += is_alias
-        if id(module) in outer or num_aliases > _MOST_ALIASES:
-            return
-        yield _Place(name, module, depth, is_alias)
-        seen.add(id(module))
-        for local, child in vars(module)["_modules"].items():
-            if isinstance(child, nn.Module):
-                inner = f"{name}.{local}" if name else str(local)
-                yield from walk(inner, child, depth + (not _is_wrapper(module)), outer | {id(module)})
-
-    return walk(prefix, model, 0, frozenset())
-
-
-def _is_wrapper(module: nn.Module) -> bool:
-    inner = vars(module)["_modules"]
-    parallel = isinstance(module, DataParallel | DistributedDataParallel)
-    return (parallel and "module" in inner) or not _INSIDE_WRAPPERS.isdisjoint(inner)
 
 
 def _kind(module: nn.Module, local: str, name: str, parameter: Tensor) -> Kind:

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -11,6 +11,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from sonde.core.tags import clean_name, is_name
+from sonde.probes.walks import places
 
 LAZY = "lazy and not used yet"
 NO_FLOATS = "without floating-point values in plain memory"
@@ -45,18 +46,7 @@ def _named(model: nn.Module) -> list[tuple[str, Tensor]]:
         named: list[tuple[str, Tensor]] = list(model.named_parameters())
         if all(isinstance(name, str) for name, _ in named):
             return named
-    return list(_found_inside(model))
-
-
-def _found_inside(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    waiting, seen = [("", model)], {id(model)}
-    while waiting:
-        prefix, module = waiting.pop()
-        yield from ((f"{prefix}{name}", p) for name, p in vars(module)["_parameters"].items() if p is not None)
-        children = [(f"{prefix}{name}.", child) for name, child in vars(module)["_modules"].items()]
-        fresh = [(name, child) for name, child in children if child is not None and id(child) not in seen]
-        seen.update(id(child) for _, child in fresh)
-        waiting += reversed(fresh)
+    return [(name, p) for place in places("", model) if not place.is_alias for _, name, p in place.parameters]
 
 
 def of_optimizer(optimizer: Optimizer, names: Mapping[int, str], name: str = "") -> list[Watched]:
