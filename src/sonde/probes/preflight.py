@@ -23,8 +23,6 @@ from sonde.probes.stopwatch import Stopwatch
 from sonde.probes.symmetry import Symmetry
 from sonde.probes.zeroing import Zeroing
 
-_STEPS = 20
-_GLANCE_STEPS = 500
 _GLANCE_LENGTH = 4
 """A glance takes some iterations in a row: what must be confirmed is confirmed within it."""
 _SYMMETRY_STEPS = 11
@@ -62,8 +60,8 @@ class Preflight:
         optimizers: Mapping[str, Optimizer],
         say: Say,
         *,
-        steps: int = _STEPS,
-        glance_steps: int = _GLANCE_STEPS,
+        steps: int = 20,
+        glance_steps: int = 500,
         clock: Stopwatch | None = None,
     ) -> None:
         self._steps, self._glance_steps = steps, glance_steps
