@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from sonde.probes.events import Events
 from sonde.probes.preflight import Preflight
 from sonde.probes.seams import CLIP_BY_NORM, SCALER_STEP
 
@@ -31,22 +32,29 @@ class Loop:
         self.said_at: dict[str, int] = {}
         self.step = 0
         self.preflight = Preflight(models, optimizers, self._say, **settings)
+        self.events = events = Events(_fail)
+        self.preflight.listen(events)
         self._undo: list[Callable[[], None]] = [
-            CLIP_BY_NORM.listen(self.preflight.clipped),
-            SCALER_STEP.listen(self.preflight.scaler_step),
+            CLIP_BY_NORM.listen(lambda clip: events.tell(events.clip, clip)),
+            SCALER_STEP.listen(lambda event: events.tell(events.scaler_step, event)),
         ]
         for one in optimizers.values():
-            self._undo.append(one.register_step_pre_hook(lambda o, *_: self.preflight.before_optimizer(o)).remove)
-            self._undo.append(one.register_step_post_hook(lambda o, *_: self.preflight.after_optimizer(o)).remove)
+            enters = one.register_step_pre_hook(lambda o, *_: events.tell(events.optimizer_enters, o))
+            left = one.register_step_post_hook(lambda o, *_: events.tell(events.optimizer_left, o))
+            self._undo += [enters.remove, left.remove]
         self.preflight.arm()
 
     def _say(self, check: str, fact: Mapping[str, Any]) -> None:
         self.facts.setdefault(check, []).append(dict(fact))
         self.said_at.setdefault(check, self.step)
 
+    def batch(self, x: Any, y: Any) -> None:
+        """A batch is about to be used."""
+        self.events.tell(self.events.batch, x, y)
+
     def close_step(self, loss: Any = None, *, over: bool = True) -> None:
         """What `watch.step` does; `over` is whether the optimiser made its step."""
-        self.preflight.loss(loss)
+        self.events.tell(self.events.loss, loss)
         if over:
             self.step += 1
             for reading in self.preflight.collect():
@@ -67,3 +75,7 @@ class Loop:
 
 def _vector(tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().double().reshape(-1)
+
+
+def _fail(error: Exception) -> None:
+    raise error

@@ -88,7 +88,7 @@ def gradients_and_weights_of_fsdp2_have_the_statistics_of_the_full_tensors() -> 
         sizes = [part.numel() for part in local_parts(parameters)]
         assert (0 in sizes) == (dist.get_rank() > 0), "an empty shard"
         shards = Shards(parameters)
-        assert shards.sharded == [0, 1, 2, 3]
+        assert all(map(is_sharded, parameters))
         for x in batches(3, dtype):
             optimizer.zero_grad()
             net(x).square().sum().backward()
@@ -221,8 +221,6 @@ def assert_all_ranks_have(mine: Any) -> None:
 def an_exchange_gives_every_rank_the_statistics_of_the_whole() -> None:
     net = split_model(mesh(2))
     parameters = list(net.parameters())
-    assert Exchange.needed(parameters)
-    assert not Exchange.needed([torch.ones(3)])
     optimizer = torch.optim.SGD(parameters, lr=0.1)
     exchange = Exchange(parameters, plan)
     noted = watched_by(optimizer, parameters, exchange)

@@ -43,7 +43,7 @@ def train(
     loop = Loop(model, optimizer)
     for _ in range(steps):
         x, y = batches()
-        loop.preflight.batch(x, y)
+        loop.batch(x, y)
         loss = loss_of(model(x), y)
         if before_backward == "zero":
             optimizer.zero_grad()
@@ -418,7 +418,7 @@ def test_training_is_bit_identical_and_no_random_number_is_drawn() -> None:
         for _ in range(25):
             x, y = batch()
             if loop:
-                loop.preflight.batch(x, y)
+                loop.batch(x, y)
             loss = functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -459,6 +459,18 @@ def test_nothing_is_hooked_after_the_first_steps_but_for_a_glance() -> None:
         optimizer.step()
         loop.close_step()
     assert hooked == [True] * 4 + [False] * 6 + [True] * 4 + [False]
+
+
+def test_it_is_told_of_batches_clips_and_steps_in_iterations_only_that_it_looks_at() -> None:
+    model = net()
+    loop = Loop(model, torch.optim.SGD(model.parameters(), lr=0.05), steps=3, glance_steps=10)
+    events = loop.events
+    told = []
+    for _ in range(15):
+        told.append([len(who) for who in (events.batch, events.optimizer_enters, events.clip, events.scaler_step)])
+        loop.close_step()
+    assert told == [[1] * 4] * 4 + [[0] * 4] * 6 + [[1] * 4] * 4 + [[0] * 4]
+    loop.close()
 
 
 def test_a_model_with_a_compiled_part_is_left_alone_and_said_to_be() -> None:

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from sonde.kernels.merging import absent_rows
 from sonde.probes.agreement import Agreement
-from sonde.probes.shards import Shards, is_sharded, local_part
+from sonde.probes.shards import Shards, local_part
 
 
 class Section(NamedTuple):
@@ -54,11 +54,6 @@ class Exchange:
         self._begun = False
         self.agreement = Agreement(self._device)
         self.sections: Sequence[Section] = ()
-
-    @staticmethod
-    def needed(parameters: Sequence[Tensor]) -> bool:
-        """Whether any of the parameters is split over ranks: else there is nothing to exchange."""
-        return any(map(is_sharded, parameters))
 
     def replace(self, parameters: Sequence[Tensor]) -> None:
         """The optimiser has other parameters, from its next step on; on all ranks."""

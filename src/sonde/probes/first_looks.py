@@ -1,7 +1,7 @@
 """What layers are given in the first iterations: inputs out of scale, not finite, and batch norms with few values."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, final
 
@@ -12,10 +12,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from sonde.core.records import Float64
 from sonde.core.tags import clean_name
 from sonde.probes.apart import apart
-from sonde.probes.facts import MOST_PLACES, Say, settle
+from sonde.probes.facts import Facts
 from sonde.probes.hooks import Hooks, first_tensor, readable
-from sonde.probes.inputs import FEATURES, WHOLE
-from sonde.probes.probe import Reading
+from sonde.probes.inputs import FEATURES, WHOLE, feature_dim
 from sonde.probes.stacks import user_line
 
 _MOST_VALUES = 2**24
@@ -46,156 +45,126 @@ class FirstLooks:
       a row.
     """
 
-    def __init__(self, models: Mapping[str, nn.Module], say: Say, hooks: Hooks) -> None:
-        self._models, self._say, self._hooks = models, say, hooks
+    def __init__(self, models: Mapping[str, nn.Module], facts: Facts, hooks: Hooks) -> None:
+        self._models, self._facts, self._hooks = models, facts, hooks
         self._first = {id(layer): (name, layer) for name, layer in _first_layers(models)}
-        self._norms = {
-            clean_name(".".join(filter(None, (prefix, name)))): module
-            for prefix, model in models.items()
-            for name, module in model.named_modules()
-            if isinstance(module, _BatchNorm)
-        }
-        self._few: dict[str, int] = {}
+        named = [pair for prefix, model in models.items() for pair in model.named_modules(prefix=prefix)]
+        self._norms = {clean_name(name): module for name, module in named if isinstance(module, _BatchNorm)}
+        self._num_values: dict[str, int] = {}
+        """Of each channel of a batch norm, in this iteration."""
         self._in_a_row: Counter[str] = Counter()
-        self._scales: dict[str, int] = {}
-        self._pending: list[Reading] = []
+        self._num_scales: Counter[str] = Counter()
         self._label: float | None = None
         self._num_labels = self._num_batches = 0
+        self._labels_are_judged = False
         self._acted, self._num_acted = False, 0
-        self._seen: set[str] = set()
-        self._said: set[str] = set()
+        self._seen: set[tuple[str, str]] = set()
 
     def attach(self) -> None:
         """An iteration begins that is looked at."""
-        self._acted = False
-        self._seen = set()
-        self._few = {}
+        self._acted, self._seen, self._num_values = False, set(), {}
         for prefix, model in self._models.items():
             self._hooks.before(model, partial(self._given, prefix))
-        if "input-scale" not in self._said:
+        if max(self._num_scales.values(), default=0) < _CONFIRMED:
             for name, layer in self._first.values():
                 self._hooks.before(layer, partial(self._entered, name))
-        if "batchnorm-few-values" not in self._said:
+        if not self._facts.is_said("batchnorm-few-values"):
             for name, norm in self._norms.items():
                 self._hooks.before(norm, partial(self._normalised, name))
 
     def _given(self, prefix: str, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._acted |= model.training and not torch.is_grad_enabled()
-        if not torch.is_grad_enabled() or f"model {prefix}" in self._seen:
+        if not torch.is_grad_enabled() or ("model", prefix) in self._seen:
             return
-        self._seen.add(f"model {prefix}")
+        self._seen.add(("model", prefix))
         values = first_tensor((args, kwargs))
-        if values is None or values.numel() > _MOST_VALUES or not readable(values):
-            return
-        with apart(values.device):
-            smallest, largest = values.detach().aminmax()
-            numbers = torch.stack([smallest, largest]).double()
-        self._pending += settle([numbers], partial(self._judge_finite, prefix, user_line()))
+        if values is not None and values.numel() <= _MOST_VALUES and readable(values):
+            self._facts.judge([_extremes(values)], partial(self._judge_finite, prefix, user_line()))
 
     def _judge_finite(self, prefix: str, line: str | None, numbers: Float64) -> None:
-        check = f"nonfinite {prefix}"
-        if not abs(numbers).max() < float("inf") and check not in self._said:
-            self._said.add(check)
-            self._say("nonfinite-input", {"where": [prefix] if prefix else [], "value": 1, "line": line})
+        if not abs(numbers).max() < float("inf"):
+            self._facts.say_once("nonfinite-input", [prefix], about=prefix, value=1, line=line)
 
     def _entered(self, name: str, _layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         values = first_tensor((args, kwargs))
-        if not torch.is_grad_enabled() or f"layer {name}" in self._seen or values is None or values.dim() < 2:
+        if not torch.is_grad_enabled() or ("layer", name) in self._seen or values is None or values.dim() < 2:
             return
-        self._seen.add(f"layer {name}")
+        self._seen.add(("layer", name))
         if values.requires_grad or values.numel() > _MOST_VALUES or not readable(values):
             return  # one that requires a gradient is not the data any more
+        num_rows = values.numel() // values.shape[feature_dim(values)]
         with apart(values.device):
-            plain = values.detach()
-            numbers = [WHOLE.take(plain), FEATURES.take(plain)]
-        self._pending += settle(numbers, partial(self._judge_scale, name, _num_rows(plain)))
+            numbers = [WHOLE.take(values.detach()), FEATURES.take(values.detach())]
+        self._facts.judge(numbers, partial(self._judge_scale, name, num_rows))
 
     def _judge_scale(self, name: str, num_rows: int, numbers: Float64) -> None:
-        self._scales[name] = self._scales.get(name, 0) + 1
-        if self._scales[name] != _CONFIRMED:
-            return
-        self._said.add("input-scale")
-        whole, features = WHOLE.values(numbers[:-3]), FEATURES.values(numbers[-3:])
-        spread = features["scale_spread"]
-        fact = {
-            "where": [name],
-            "value": features["feature_std_max"],
-            "spread": spread if num_rows >= _LEAST_ROWS else None,
-            "offset": features["feature_mean_absmax"],
-            "std": whole["std"],
-            "mean": whole["mean"],
-        }
-        self._say("input-scale", fact)
+        self._num_scales[name] += 1
+        if self._num_scales[name] == _CONFIRMED:
+            whole, features = WHOLE.values(numbers[:-3]), FEATURES.values(numbers[-3:])
+            self._facts.say(
+                "input-scale",
+                [name],
+                value=features["feature_std_max"],
+                spread=features["scale_spread"] if num_rows >= _LEAST_ROWS else None,
+                offset=features["feature_mean_absmax"],
+                std=whole["std"],
+                mean=whole["mean"],
+            )
 
     def _normalised(self, name: str, norm: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        values: Tensor | None = first_tensor((args, kwargs))
+        values = first_tensor((args, kwargs))
         if norm.training and torch.is_grad_enabled() and values is not None and values.dim() > 1:
             num = values.numel() // max(1, values.shape[1])
-            self._few[name] = max(num, self._few.get(name, 0))
+            self._num_values[name] = max(num, self._num_values.get(name, 0))
 
     def batch(self, targets: Any) -> None:
         """Targets on their way to the loss."""
-        labels = first_tensor(targets, wanted=_has_values)
-        if labels is None or "constant-labels" in self._said:
-            return
-        with apart(labels.device):
-            pair = labels.detach().aminmax()
-            numbers = torch.stack(list(pair)).double()
-        named = not labels.is_floating_point()
-        self._pending += settle([numbers], partial(self._judge_labels, labels.numel(), named))
+        labels = None if self._labels_are_judged else first_tensor(targets, wanted=_has_values)
+        if labels is not None:
+            check = "constant-labels" if labels.is_floating_point() else "constant-integers"
+            self._facts.judge([_extremes(labels)], partial(self._judge_labels, check, labels.numel()))
 
-    def _judge_labels(self, num: int, named: bool, numbers: Float64) -> None:
+    def _judge_labels(self, check: str, num: int, numbers: Float64) -> None:
         smallest, largest = numbers.tolist()
         if self._label is None:
             self._label = smallest
-        if smallest != largest or smallest != self._label:
-            self._said.add("constant-labels")  # known not to be
-            return
         self._num_labels += num
         self._num_batches += 1
-        if self._num_batches >= _LEAST_BATCHES and self._num_labels >= _LEAST_LABELS:
-            self._said.add("constant-labels")
-            self._say("constant-integers" if named else "constant-labels", {"where": [], "value": smallest})
+        if smallest != largest or smallest != self._label:
+            self._labels_are_judged = True
+        elif self._num_batches >= _LEAST_BATCHES and self._num_labels >= _LEAST_LABELS and not self._labels_are_judged:
+            self._labels_are_judged = True
+            self._facts.say(check, value=smallest)
 
-    def collect(self) -> list[Reading]:
+    def collect(self) -> None:
         """The iteration is over."""
-        few = {name: num for name, num in self._few.items() if num <= _FEW}
-        for name in self._few:
+        few = {name: num for name, num in self._num_values.items() if num <= _FEW}
+        for name in self._num_values:
             self._in_a_row[name] = self._in_a_row[name] + 1 if name in few else 0
-        lasting = [name for name in few if self._in_a_row[name] >= _CONFIRMED]
-        if lasting and "batchnorm-few-values" not in self._said:
-            self._said.add("batchnorm-few-values")
+        if lasting := [name for name in few if self._in_a_row[name] >= _CONFIRMED]:
             num = min(few[name] for name in lasting)
-            self._say("batchnorm-few-values", {"where": lasting[:MOST_PLACES], "num": len(lasting), "value": num})
+            self._facts.say_once("batchnorm-few-values", lasting, num=len(lasting), value=num)
         self._num_acted += self._acted
-        if self._num_acted == _ACTING and "acts" not in self._said:
-            self._said.add("acts")
-            self._say("acts", {"where": []})
-        pending, self._pending = self._pending, []
-        return pending
+        if self._num_acted == _ACTING:
+            self._facts.say_once("acts")
 
 
-def _num_rows(values: Tensor) -> int:
-    """How many values a feature has."""
-    return values.numel() // max(1, values.shape[-1 if values.dim() <= 3 else 1])
+def _extremes(values: Tensor) -> Tensor:
+    with apart(values.device):
+        return torch.stack(values.detach().aminmax()).double()
 
 
 def _has_values(tensor: Tensor) -> bool:
+    is_captured = tensor.is_cuda and torch.cuda.is_current_stream_capturing()
     is_number = tensor.dtype in (torch.int64, torch.int32, torch.uint8) or readable(tensor)
-    return is_number and tensor.numel() > 0 and tensor.dim() > 0 and not (tensor.is_cuda and _capturing())
+    return is_number and tensor.numel() > 0 and tensor.dim() > 0 and not is_captured
 
 
-def _capturing() -> bool:
-    return torch.cuda.is_current_stream_capturing()
-
-
-def _first_layers(models: Mapping[str, nn.Module]) -> list[tuple[str, nn.Module]]:
-    found: list[tuple[str, nn.Module]] = []
+def _first_layers(models: Mapping[str, nn.Module]) -> Iterator[tuple[str, nn.Module]]:
+    """The first linear or convolutional layer of each model, unless its inputs are not numbers."""
     for prefix, model in models.items():
-        for name, module in model.named_modules():
-            if isinstance(module, nn.Embedding | nn.EmbeddingBag):
-                break  # its inputs are not numbers
-            if isinstance(module, _LAYERS):
-                found.append((clean_name(".".join(filter(None, (prefix, name))) or "model"), module))
+        for name, module in model.named_modules(prefix=prefix):
+            if isinstance(module, (*_LAYERS, nn.Embedding, nn.EmbeddingBag)):
+                if isinstance(module, _LAYERS):
+                    yield clean_name(name or "model"), module
                 break
-    return found

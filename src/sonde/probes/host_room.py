@@ -1,8 +1,11 @@
 """How much memory the machine, or the container, still has for a process."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, final
+
+import numpy as np
 
 from sonde.core.frames import MISSING
 
@@ -47,21 +50,17 @@ class HostRoom:
 
     def read(self) -> float:
         """Bytes; `MISSING` where the system does not tell."""
-        rooms = [room for room in (self._of_machine(), self._of_group()) if room is not None]
-        return min(rooms, default=float(MISSING))
+        machine = 1024 * _numbers(self._machine).get("MemAvailable:", math.nan)
+        room = float(np.fmin(machine, self._of_group()))  # the one that is known, where the other is NaN
+        return float(MISSING) if math.isnan(room) else room
 
-    def _of_machine(self) -> float | None:
-        available = _numbers(self._machine).get("MemAvailable:")
-        return None if available is None else 1024 * available
-
-    def _of_group(self) -> float | None:
+    def _of_group(self) -> float:
         if self._limited is None:
-            return None
+            return math.nan
         folder, names = self._limited
         limit, used = _number(folder / names.limit), _number(folder / names.used)
-        if limit is None or used is None or limit >= _MOST:
-            return None
-        return max(limit - used + _numbers(folder / "memory.stat").get(names.inactive, 0.0), 0.0)
+        room = limit - used + _numbers(folder / "memory.stat").get(names.inactive, 0.0)
+        return max(room, 0.0) if limit < _MOST else math.nan
 
 
 def _limited(file: Path, groups: Path) -> Iterator[tuple[Path, _Names]]:
@@ -87,9 +86,9 @@ def _text(file: Path) -> str:
         return ""
 
 
-def _number(file: Path) -> float | None:
+def _number(file: Path) -> float:
     words = _text(file).split()
-    return float(words[0]) if words and words[0].isdigit() else None
+    return float(words[0]) if words and words[0].isdigit() else math.nan
 
 
 def _numbers(file: Path) -> dict[str, float]:

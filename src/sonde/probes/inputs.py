@@ -109,9 +109,14 @@ def _unfilled(variance: Any, mean: Any, share: Any) -> Any:
     return share * variance + share * (1 - share) * mean * mean
 
 
+def feature_dim(tensor: Tensor) -> int:
+    """The dimension of a tensor's features, channels or classes: the last one, of images the second."""
+    return tensor.dim() - 1 if tensor.dim() <= 3 else 1
+
+
 def _features(tensor: Tensor) -> Tensor:
     """Largest and smallest non-zero standard deviation of a feature, and largest magnitude of a feature's mean."""
-    feature = tensor.dim() - 1 if tensor.dim() <= 3 else 1
+    feature = feature_dim(tensor)
     others = [dim for dim in range(tensor.dim()) if dim != feature]
     sample = thinned(tensor, others).double()
     filled = sample.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)

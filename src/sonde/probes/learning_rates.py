@@ -1,7 +1,6 @@
 """The learning rates of all optimisers, at each of their steps."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -21,11 +20,10 @@ class LearningRates:
     """
 
     def __init__(self, optimizers: Mapping[str, Optimizer]) -> None:
-        self._at = {id(optimizer): f"@{name}" if name else "" for name, optimizer in optimizers.items()}
+        self._names = {id(optimizer): name for name, optimizer in optimizers.items()}
         self._tags: dict[int, list[tuple[str, ...]]] = {}
-        self._rates: dict[str, float] = {}
-        self._late: list[tuple[tuple[str, ...], Tensor]] = []
-        """Rates that are on a device."""
+        self._rates: dict[str, float | Tensor] = {}
+        """By tag; tensors where they are on a device."""
 
     def listen(self, events: Events) -> None:
         """Begin to listen."""
@@ -35,27 +33,26 @@ class LearningRates:
     def note(self, optimizer: Optimizer) -> None:
         """An optimiser is about to make its step."""
         groups = optimizer.param_groups
-        tags = self._tags.get(id(optimizer))
-        if tags is None or len(tags) != len(groups):
-            at = self._at[id(optimizer)]
-            of_groups = [(f"lr{at}.{i}" if at else f"lr@{i}",) for i in range(len(groups))] if len(groups) > 1 else [()]
-            tags = self._tags[id(optimizer)] = [(f"lr{at}", *of_groups[0]), *of_groups[1:]]
+        tags = self._tags.get(id(optimizer), [])
+        if len(tags) != len(groups):
+            tags = self._tags[id(optimizer)] = _tags(self._names[id(optimizer)], len(groups))
         for group, tags_of in zip(groups, tags, strict=True):
             rate = group.get("lr")
             if isinstance(rate, Tensor) and rate.device.type != "cpu":
-                self._late.append((tags_of, rate.detach().clone()))  # schedulers change it in place
+                self._rates |= dict.fromkeys(tags_of, rate.detach().clone())  # schedulers change it in place
             elif rate is not None:
-                for tag in tags_of:
-                    self._rates[tag] = float(rate)
+                self._rates |= dict.fromkeys(tags_of, float(rate))
 
     def collect(self) -> Sequence[Reading]:
         """The rates of the steps of this iteration."""
-        rates, late, self._rates, self._late = self._rates, self._late, {}, []
-        if not (rates or late):
-            return []
-        tensors = [tensor for _, tensor in late]
-        report = partial(_report, rates, [tags for tags, _ in late])
-        return [Reading(tensors, report, num_essential=len(tensors))]
+        rates, self._rates = self._rates, {}
+        late = {tag: rate for tag, rate in rates.items() if isinstance(rate, Tensor)}
+
+        def report(numbers: Float64) -> Sequence[Row]:
+            arrived = dict(zip(late, numbers.tolist(), strict=True))
+            return [step_row({tag: arrived.get(tag, rate) for tag, rate in rates.items()})]
+
+        return [Reading(list(late.values()), report, num_essential=len(late))] if rates else []
 
     def not_measured(self) -> Mapping[str, str]:
         """Nothing."""
@@ -63,9 +60,10 @@ class LearningRates:
 
     def close(self) -> None:
         """Let go of what was noted."""
-        self._rates, self._late = {}, []
+        self._rates = {}
 
 
-def _report(rates: Mapping[str, float], late: Sequence[tuple[str, ...]], numbers: Float64) -> Sequence[Row]:
-    late_rates = {tag: float(value) for tags, value in zip(late, numbers, strict=True) for tag in tags}
-    return [step_row({**rates, **late_rates})]
+def _tags(name: str, num_groups: int) -> list[tuple[str, ...]]:
+    tags: list[tuple[str, ...]] = [(f"lr@{name}.{i}" if name else f"lr@{i}",) for i in range(num_groups)]
+    first = f"lr@{name}" if name else "lr"
+    return [(first, *tags[0]), *tags[1:]] if num_groups > 1 else [(first,)]

@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from sonde.probes.graph_nodes import following, maker
+
 # What torch calls its nodes; those of losses carry their reduction, in torch's numbering.
 _LOSSES = {
     "NllLossBackward0": "nll",
@@ -18,21 +20,7 @@ _LOSSES = {
 }
 _REDUCTIONS = ("none", "mean", "sum")
 _SCALING = ("DivBackward", "MulBackward", "MeanBackward")
-_PLAIN = (
-    "ViewBackward0",
-    "UnsafeViewBackward0",
-    "ReshapeAliasBackward0",
-    "TransposeBackward0",
-    "PermuteBackward0",
-    "SqueezeBackward0",
-    "SqueezeBackward1",
-    "UnsqueezeBackward0",
-    "ToCopyBackward0",
-    "SliceBackward0",
-    "SelectBackward0",
-    "ExpandBackward0",
-    "CloneBackward0",
-)
+_MAKERS = {"SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log-softmax", "SigmoidBackward0": "sigmoid"}
 _MOST_NODES = 32
 
 
@@ -79,26 +67,26 @@ def read(loss: Tensor) -> LossGraph:
             break
         name = node.name()
         if name in _LOSSES:
-            return _described(node, _LOSSES[name], is_scaled=is_scaled, summed=summed, is_whole=is_whole)
+            found = _described(node, _LOSSES[name])
+            reduction = "sum" if found.reduction == "none" and summed else found.reduction
+            return found._replace(reduction=reduction, is_scaled=is_scaled, is_whole=is_whole)
         is_scaled |= name.startswith(_SCALING)
         summed |= name == "SumBackward0"
-        inner = [following for following, _ in node.next_functions if following is not None]
-        is_whole &= len([i for i in inner if i.name() != "torch::autograd::AccumulateGrad"]) <= 1
+        inner = following(node)
+        is_whole &= sum(one.name() != "torch::autograd::AccumulateGrad" for one in inner) <= 1
         node = inner[0] if inner else None
     return LossGraph(is_scaled=is_scaled, is_whole=is_whole)
 
 
-def _described(node: Any, kind: str, *, is_scaled: bool, summed: bool, is_whole: bool) -> LossGraph:
+def _described(node: Any, kind: str) -> LossGraph:
     number = getattr(node, "_saved_reduction", 1)
-    reduction = _REDUCTIONS[number] if isinstance(number, int) and 0 <= number < 3 else ""
-    if reduction == "none" and summed:
-        reduction = "sum"
-    given, before = _maker(node)
-    twice, num_classes = "", 0
-    if kind == "nll" and given == "log-softmax" and before is not None:
-        twice = _maker(before)[0]
-        num_classes = _num_classes(before)
-    return LossGraph(kind, reduction, is_scaled, is_whole, given, twice if twice != "sigmoid" else "", num_classes)
+    reduction = _REDUCTIONS[number] if number in range(3) else ""
+    given, before = _given(node)
+    if kind != "nll" or given != "log-softmax":
+        return LossGraph(kind, reduction, given=given)
+    twice, _ = _given(before)
+    twice = twice if twice != "sigmoid" else ""
+    return LossGraph(kind, reduction, given=given, twice=twice, num_classes=_num_classes(before))
 
 
 def _num_classes(log_softmax: Any) -> int:
@@ -111,19 +99,12 @@ def _num_classes(log_softmax: Any) -> int:
     return int(shape[dim]) if -len(shape) <= dim < len(shape) else 0
 
 
-def _maker(node: Any) -> tuple[str, Any]:
-    """What made the first input of a node, through changes of shape."""
-    names = {"SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log-softmax", "SigmoidBackward0": "sigmoid"}
-    for _ in range(_MOST_NODES):
-        following = node.next_functions[0][0] if node.next_functions else None
-        if following is None:
-            return "", None
-        name = following.name()
-        if name in names:
-            return names[name], following
-        if name == "ExpBackward0" and _maker(following)[0] == "log-softmax":
-            return "softmax", following
-        if name not in _PLAIN:
-            return "", None
-        node = following
-    return "", None
+def _given(node: Any) -> tuple[str, Any]:
+    """What made the first input of a node, through changes of shape, and the node that did."""
+    inner = following(node)
+    if not inner:
+        return "", node
+    made_by = maker(inner[0])
+    if made_by.name() == "ExpBackward0" and _given(made_by)[0] == "log-softmax":
+        return "softmax", made_by
+    return _MAKERS.get(made_by.name(), ""), made_by

@@ -1,7 +1,6 @@
 """Where a loss may leave its numbers: a format that ends early, and logarithms of what may be zero."""
 
 import math
-from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple, final
@@ -11,19 +10,12 @@ from torch import Tensor, nn
 
 from sonde.core.records import Float64
 from sonde.probes.apart import apart
-from sonde.probes.facts import Say, settle
+from sonde.probes.facts import Facts
+from sonde.probes.graph_nodes import RESHAPES, following, maker, named, nodes
 from sonde.probes.hooks import Hooks, first_tensor, readable
-from sonde.probes.probe import Reading
+from sonde.probes.inputs import feature_dim
 
-# What moves numbers without changing them, as torch calls its nodes.
-_MOVES = frozenset(
-    f"{name}Backward{version}"
-    for name in (
-        *("View", "UnsafeView", "ReshapeAlias", "Transpose", "Permute", "Squeeze", "Unsqueeze", "Slice", "Select"),
-        *("Expand", "Clone", "Index", "IndexSelect", "Gather", "MaskedSelect", "ToCopy"),
-    )
-    for version in (0, 1)
-)
+_MOVES = RESHAPES | named("Index", "IndexSelect", "Gather", "MaskedSelect")
 _MOST_NODES = 64
 _NUM_READ = 3
 """Losses whose graph is read: it is the same from step to step."""
@@ -32,14 +24,13 @@ _VANISHES = {torch.float16: math.inf, torch.float64: 1074 * math.log(2)}
 """The exponent at which a softmax gives exactly zero; of other formats that of float32, about 103."""
 _NEAR = 0.6
 _STEPS_LEFT = 100
-_EVERY = 10
 
 
 class _Logarithm(NamedTuple):
     """What a loss takes a bare logarithm of, and the exponents of its terms at which that ends."""
 
-    of: str = ""
-    made_by: str = ""
+    of: str
+    made_by: str
     """The kind of node that made the exponents."""
     spread: float = math.inf
     """Between two classes of a row: the smaller one's probability is zero."""
@@ -69,33 +60,26 @@ class LossHazards:
     Graphs are read by names and formats of their nodes, which stay after the backward pass; no numbers, nothing waits.
     """
 
-    def __init__(self, models: Mapping[str, nn.Module], say: Say, hooks: Hooks) -> None:
-        self._models, self._say, self._hooks = models, say, hooks
-        self._num_read = 0
-        self._said: set[str] = set()
-        self._logarithm = _Logarithm()
-        self._iteration = -1
+    def __init__(self, models: Mapping[str, nn.Module], facts: Facts, hooks: Hooks) -> None:
+        self._models, self._facts, self._hooks = models, facts, hooks
+        self._num_read = self._iteration = 0
+        self._logarithm: _Logarithm | None = None
         self._first: tuple[int, float] | None = None
         self._exponents: Tensor | None = None
 
-    def attach(self, *, is_armed: bool) -> None:
-        """An iteration begins; `is_armed` is whether others look at it."""
-        self._iteration += 1
-        self._exponents = None
-        if self._is_asked and (is_armed or self._iteration % _EVERY == 0):
+    def attach(self, iteration: int) -> None:
+        """An iteration begins in which outputs may be looked at."""
+        self._iteration, self._exponents = iteration, None
+        if self._logarithm is not None and not self._facts.is_said("probabilities-vanish"):
             for model in self._models.values():
-                self._hooks.after(model, self._forwarded)
+                self._hooks.after(model, partial(self._forwarded, self._logarithm))
 
-    @property
-    def _is_asked(self) -> bool:
-        return bool(self._logarithm.of) and "probabilities-vanish" not in self._said
-
-    def _forwarded(self, _model: nn.Module, _args: Any, output: Any) -> None:
+    def _forwarded(self, logarithm: _Logarithm, _model: nn.Module, _args: Any, output: Any) -> None:
         found = first_tensor(output)
         if self._exponents is not None or found is None or found.grad_fn is None or not readable(found):
             return
         # Outputs are not the exponents where the loss computes something of them before.
-        is_asked = _maker(found.grad_fn).name() in (self._logarithm.made_by, "SoftmaxBackward0")
+        is_asked = maker(found.grad_fn, _MOVES).name() in (logarithm.made_by, "SoftmaxBackward0")
         if is_asked and found.dim() >= 2 and found.numel() <= _MOST_VALUES:
             with apart(found.device):
                 self._exponents = _exponents(found.detach())
@@ -106,41 +90,35 @@ class LossHazards:
             return
         self._num_read += 1
         if torch.float16 in (loss.dtype, _computed_in(loss)):
-            self._note("half-loss", torch.finfo(torch.float16).max)
+            self._facts.say_once("half-loss", value=torch.finfo(torch.float16).max)
         found = _logarithm_of(loss)
-        if found.of:
+        if found is not None:
             self._logarithm = found
-            self._note("log-of-probabilities", found.of)
+            self._facts.say_once("log-of-probabilities", value=found.of)
 
-    def collect(self) -> list[Reading]:
+    def collect(self) -> None:
         """The iteration is over."""
         exponents, self._exponents = self._exponents, None
-        return [] if exponents is None else settle([exponents], partial(self._judge, self._iteration))
+        if exponents is not None and self._logarithm is not None:
+            limits = {"spread": self._logarithm.spread, "largest": self._logarithm.largest}
+            self._facts.judge([exponents], partial(self._judge, self._iteration, limits))
 
-    def _judge(self, iteration: int, numbers: Float64) -> None:
-        values, limits = numbers.tolist(), (self._logarithm.spread, self._logarithm.largest)
-        shares = [value / limit for value, limit in zip(values, limits, strict=True)]
-        if not all(map(math.isfinite, shares)):  # classes that are masked are infinitely far
+    def _judge(self, iteration: int, limits: Mapping[str, float], numbers: Float64) -> None:
+        values = dict(zip(limits, numbers.tolist(), strict=True))
+        shares = {which: values[which] / limit for which, limit in limits.items()}
+        if not all(map(math.isfinite, shares.values())):  # classes that are masked are infinitely far
             return
-        share = max(shares)
-        if self._first is None:
-            self._first = iteration, share
+        which = max(shares, key=shares.__getitem__)
+        share = shares[which]
+        self._first = self._first or (iteration, share)
         begin, at_first = self._first
         if share > _NEAR and (1 - share) * (iteration - begin) < _STEPS_LEFT * (share - at_first):
-            place = shares.index(share)
-            which = ("spread", "largest")[place]
-            self._note("probabilities-vanish", values[place], limit=limits[place], which=which)
-
-    def _note(self, check: str, value: Any, **more: Any) -> None:
-        if check not in self._said:
-            self._said.add(check)
-            self._say(check, {"where": [], "value": value, **more})
+            self._facts.say_once("probabilities-vanish", value=values[which], limit=limits[which], which=which)
 
 
 def _exponents(output: Tensor) -> Tensor:
     """The largest difference between two classes of a row, and the largest output."""
-    dim = -1 if output.dim() <= 3 else 1
-    wide = output.float()
+    wide, dim = output.float(), feature_dim(output)
     low, high = torch.aminmax(wide, dim=dim)
     are_shares = (low.amin() >= 0) & ((wide.sum(dim) - 1).abs().amax() < 1e-3)
     spread = torch.where(are_shares, -low.amin().log(), (high - low).amax())
@@ -155,76 +133,42 @@ def _computed_in(loss: Tensor) -> torch.dtype:
         >>> _computed_in(weight.sum().float())
         torch.float16
     """
-    return loss.dtype if loss.grad_fn is None else _dtype(_maker(loss.grad_fn)) or loss.dtype
+    return loss.dtype if loss.grad_fn is None else _dtype(maker(loss.grad_fn, _MOVES)) or loss.dtype
 
 
-def _logarithm_of(loss: Tensor) -> _Logarithm:
+def _logarithm_of(loss: Tensor) -> _Logarithm | None:
     """What the loss takes a bare logarithm of, if it does.
 
     Example:
         >>> outputs = torch.zeros(2, 3, requires_grad=True)
-        >>> _logarithm_of(-outputs.softmax(1)[:, 0].log().mean()).of, _logarithm_of(outputs.log_softmax(1).mean()).of
-        ('softmax', '')
+        >>> _logarithm_of(-outputs.softmax(1)[:, 0].log().mean()).of, _logarithm_of(outputs.log_softmax(1).mean())
+        ('softmax', None)
     """
-    waiting: deque[Any] = deque([loss.grad_fn])
-    for _ in range(_MOST_NODES):
-        node = waiting.popleft() if waiting else None
-        if node is None:
-            break
-        following = _following(node)
-        if node.name() == "LogBackward0" and following:
-            found = _terms(following[0])
-            if found.of:
-                return found
-        waiting.extend(following)
-    return _Logarithm()
+    logarithms = (node for node in nodes(loss, _MOST_NODES) if node.name() == "LogBackward0")
+    terms = (_terms(maker(inner, _MOVES)) for node in logarithms for inner in following(node))
+    return next((found for found in terms if found is not None), None)
 
 
-def _terms(node: Any) -> _Logarithm:
-    """What a logarithm's argument is made of."""
-    for _ in range(_MOST_NODES):
-        name, following = node.name(), _following(node)
-        if not following:
-            break
-        if name == "SoftmaxBackward0":
-            return _Logarithm("softmax", _maker(following[0]).name(), spread=_vanishes(node))
-        if name == "DivBackward0" or name.startswith("SumBackward"):
-            limit = _overflows(following[0])
-            if not limit:
-                break
-            made_by = _maker(_following(following[0])[0]).name()
-            if name == "DivBackward0":
-                return _Logarithm("quotient", made_by, _vanishes(node), limit)
-            return _Logarithm("sum", made_by, largest=limit)
-        if name not in _MOVES:
-            break
-        node = following[0]
-    return _Logarithm()
-
-
-def _overflows(node: Any) -> float:
-    """From which exponent on the exponential that a node is of is infinite; 0 where it is none, or was shifted."""
-    following = _following(node)
-    if node.name() != "ExpBackward0" or not following or following[0].name().startswith("SubBackward"):
-        return 0.0
-    dtype = _dtype(node)
-    return math.log(torch.finfo(dtype).max) if dtype is not None else 0.0
+def _terms(node: Any) -> _Logarithm | None:
+    """What a logarithm's argument is made of, by the node that made it."""
+    name, inner = node.name(), following(node)
+    if not inner:
+        return None
+    if name == "SoftmaxBackward0":
+        return _Logarithm("softmax", maker(inner[0], _MOVES).name(), spread=_vanishes(node))
+    exponents = following(inner[0])
+    is_shifted = bool(exponents) and exponents[0].name().startswith("SubBackward")
+    dtype = _dtype(inner[0])
+    if inner[0].name() != "ExpBackward0" or not exponents or is_shifted or dtype is None:
+        return None
+    made_by, largest = maker(exponents[0], _MOVES).name(), math.log(torch.finfo(dtype).max)
+    if name == "DivBackward0":
+        return _Logarithm("quotient", made_by, _vanishes(node), largest)
+    return _Logarithm("sum", made_by, largest=largest) if name.startswith("SumBackward") else None
 
 
 def _vanishes(node: Any) -> float:
-    dtype = _dtype(node)
-    return 149 * math.log(2) if dtype is None else _VANISHES.get(dtype, 149 * math.log(2))
-
-
-def _maker(node: Any) -> Any:
-    """The node that computed what some nodes have only moved since."""
-    while node.name() in _MOVES and _following(node):
-        node = _following(node)[0]
-    return node
-
-
-def _following(node: Any) -> list[Any]:
-    return [inner for inner, _ in node.next_functions if inner is not None]
+    return _VANISHES.get(_dtype(node) or torch.float32, 149 * math.log(2))
 
 
 def _dtype(node: Any) -> torch.dtype | None:

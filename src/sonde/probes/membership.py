@@ -1,7 +1,7 @@
 """Which parameters take part in the training: those without an optimiser, without a gradient, or frozen."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, final
 
 import torch
@@ -11,10 +11,10 @@ from torch.optim import Optimizer
 
 from sonde.core.records import Float64
 from sonde.probes.apart import apart
-from sonde.probes.facts import MOST_PLACES, Say, settle
+from sonde.probes.facts import Facts
 from sonde.probes.hooks import Hooks, first_tensor, readable
-from sonde.probes.parameters import parameter_names
-from sonde.probes.probe import Reading
+from sonde.probes.parameters import embedding_tables, of_groups, of_models, parameter_names
+from sonde.probes.settings import on_host
 from sonde.probes.stacks import user_line
 
 _STEPS = 3
@@ -42,12 +42,12 @@ class Membership:
     ±1/√fan_in: a frozen layer that was never trained.
     """
 
-    def __init__(self, models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer], say: Say) -> None:
-        self._models, self._optimizers, self._say = models, optimizers, say
-        self._num_steps: dict[int, int] = {}
+    def __init__(self, models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer], facts: Facts) -> None:
+        self._models, self._optimizers, self._facts = models, optimizers, facts
+        self._num_steps: Counter[int] = Counter()
         self._had_gradient: set[int] = set()
         self._versions: dict[int, int] = {}
-        self._postponed: list[tuple[str, Tensor]] = []
+        self._postponed: list[Tensor] = []
         self._waiting: set[int] = set()
         """Parameters with a gradient, as their `id`, of optimisers that made no step yet."""
         self._members: list[nn.Module] = []
@@ -57,29 +57,27 @@ class Membership:
         self._passed_on: Counter[int] = Counter()
         """… and how often another member got them."""
         self._zero_rate: dict[int, set[int]] = {}
-        self._readings: list[Reading] = []
+        """Groups, by their place, whose rate was 0 in all steps of an optimiser."""
         self._done = False
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Called before each step of the iterations that are looked at."""
         if self._done:
             return
-        if not self._versions:
-            self._versions = {id(p): p._version for p in self._parameters()}
-        num = self._num_steps[id(optimizer)] = self._num_steps.get(id(optimizer), 0) + 1
-        mine = [p for group in optimizer.param_groups for p in group["params"]]
-        self._had_gradient.update(id(p) for p in mine if p.grad is not None)
-        idle = {i for i, group in enumerate(optimizer.param_groups) if _is_zero(group.get("lr"))}
-        self._zero_rate[id(optimizer)] = idle if num == 1 else self._zero_rate.get(id(optimizer), idle) & idle
-        if num == _STEPS:
-            others = [o for o in self._optimizers.values() if id(o) not in self._num_steps]
-            self._waiting.update(
-                id(p) for o in others for group in o.param_groups for p in group["params"] if p.grad is not None
-            )
+        key = id(optimizer)
+        self._versions = self._versions or {id(p): p._version for p in of_models(self._models)}
+        self._num_steps[key] += 1
+        self._had_gradient |= _with_gradient(optimizer)
+        zero = {i for i, group in enumerate(optimizer.param_groups) if on_host(group.get("lr")) == 0}
+        self._zero_rate[key] = zero & self._zero_rate.get(key, zero)
+        if self._num_steps[key] == _STEPS:
+            for other in self._optimizers.values():
+                if id(other) not in self._num_steps:
+                    self._waiting |= _with_gradient(other)
             line = user_line()
-            self._tell_disconnected(optimizer, mine, line)
+            self._tell_disconnected(optimizer, line)
             self._tell_zero_rate(optimizer, line)
-            if len(self._num_steps) == 1 or all(n >= _STEPS for n in self._num_steps.values()):
+            if len(self._num_steps) == 1 or min(self._num_steps.values()) >= _STEPS:
                 self._tell_outside(line)
 
     def attach(self, hooks: Hooks) -> None:
@@ -100,106 +98,76 @@ class Membership:
         if given is not None and torch.is_grad_enabled() and readable(given):
             self._outputs[given.data_ptr()] = (id(member), given.detach())
 
-    def _tell_cut(self) -> None:
-        cut = {id(p) for member in self._members if self._passed_on[id(member)] >= _STEPS for p in member.parameters()}
-        found = [(name, p) for name, p in self._postponed if id(p) in cut and id(p) not in self._had_gradient]
-        if found:
-            self._postponed = [(name, p) for name, p in self._postponed if id(p) not in cut]
-            self._members = []
-            self._tell("disconnected-parameter", found, None)
-
-    def collect(self) -> list[Reading]:
-        """What is still on its way."""
+    def collect(self) -> None:
+        """The iteration is over: whether the graph was seen to be cut between members of a list."""
         self._outputs = {}
-        if self._members:
-            self._tell_cut()
-        readings, self._readings = self._readings, []
-        return readings
+        cut = _ids(member for member in self._members if self._passed_on[id(member)] >= _STEPS)
+        if found := [p for p in self._idle() if id(p) in cut]:
+            self._postponed = [p for p in self._postponed if id(p) not in cut]
+            self._members = []
+            self._tell("disconnected-parameter", found)
 
     def finish(self) -> None:
         """No more iterations are looked at in detail: those that had no gradient to the end."""
         self._done = True
-        missing = [(name, p) for name, p in self._postponed if id(p) not in self._had_gradient]
-        if missing:
-            self._tell("idle-parameter", missing, None)
+        self._tell("idle-parameter", self._idle())
         self._postponed, self._members = [], []
-        self._tell_idle_optimizers()
-
-    def _tell_idle_optimizers(self) -> None:
-        names = parameter_names(self._models)
-        moved = {id(p) for p in self._parameters() if p._version != self._versions.get(id(p))}
+        unmoved = self._waiting & {id(p) for p in self._unmoved()}
         for name, optimizer in self._optimizers.items():
-            mine = [p for group in optimizer.param_groups for p in group["params"]]
-            found = [(names[id(p)], p) for p in mine if id(p) in self._waiting - moved and id(p) in names]
-            if found and id(optimizer) not in self._num_steps:
-                self._tell("idle-optimizer", found, None, name=name)
+            if id(optimizer) not in self._num_steps:
+                self._tell("idle-optimizer", [p for p in of_groups(optimizer) if id(p) in unmoved], name=name)
 
-    def _parameters(self) -> list[Tensor]:
-        return [p for model in self._models.values() for p in model.parameters() if not is_lazy(p)]
+    def _idle(self) -> list[Tensor]:
+        return [p for p in self._postponed if id(p) not in self._had_gradient]
 
-    def _tell_disconnected(self, optimizer: Optimizer, mine: list[Tensor], line: str | None) -> None:
-        if not any(id(p) in self._had_gradient for p in mine):
+    def _unmoved(self) -> list[Tensor]:
+        """Parameters whose values nobody has changed."""
+        return [p for p in of_models(self._models) if p._version == self._versions.get(id(p))]
+
+    def _tell_disconnected(self, optimizer: Optimizer, line: str | None) -> None:
+        mine = of_groups(optimizer)
+        if self._had_gradient.isdisjoint(map(id, mine)):
             return
-        names = parameter_names(self._models)
-        missing = [
-            (names[id(p)], p) for p in mine if p.requires_grad and id(p) not in self._had_gradient and id(p) in names
-        ]
+        missing = [p for p in mine if p.requires_grad and id(p) not in self._had_gradient]
         self._members = self._members_of_live_lists()
-        dead = [m for m in self._members if not any(id(p) in self._had_gradient for p in m.parameters())]
-        spared = {id(p) for member in dead for p in member.parameters()}
-        self._postponed += [(name, p) for name, p in missing if id(p) in spared]
-        if missing := [(name, p) for name, p in missing if id(p) not in spared]:
-            self._tell("disconnected-parameter", missing, line)
+        spared = _ids(member for member in self._members if not self._is_alive(member))
+        self._postponed += [p for p in missing if id(p) in spared]
+        self._tell("disconnected-parameter", [p for p in missing if id(p) not in spared], line)
+
+    def _is_alive(self, member: nn.Module) -> bool:
+        return not self._had_gradient.isdisjoint(_ids([member]))
 
     def _members_of_live_lists(self) -> list[nn.Module]:
         """The members of lists in which some have a gradient and others have none."""
         found: dict[int, nn.Module] = {}
-        for model in self._models.values():
-            for module in model.modules():
-                if isinstance(module, nn.ModuleList | nn.ModuleDict):
-                    members = [child for child in module.children() if any(True for _ in child.parameters())]
-                    alive = [any(id(p) in self._had_gradient for p in member.parameters()) for member in members]
-                    if any(alive) and not all(alive):
-                        found |= {id(member): member for member in members}
+        for module in (module for model in self._models.values() for module in model.modules()):
+            if isinstance(module, nn.ModuleList | nn.ModuleDict):
+                members = [child for child in module.children() if _ids([child])]
+                if len(set(map(self._is_alive, members))) == 2:
+                    found |= {id(member): member for member in members}
         return list(found.values())
 
     def _tell_zero_rate(self, optimizer: Optimizer, line: str | None) -> None:
-        idle = self._zero_rate[id(optimizer)]
-        if not idle or len(idle) == len(optimizer.param_groups):
-            return  # all at 0: the start of a warmup, or a rate that only gradients of another optimiser need
-        names = parameter_names(self._models)
-        group = [p for i in sorted(idle) for p in optimizer.param_groups[i]["params"]]
-        found = [(names[id(p)], p) for p in group if p.requires_grad and id(p) in names]
-        if found:
-            self._tell_frozen("zero-rate", found, line)
+        zero = self._zero_rate[id(optimizer)]
+        # All at 0: the start of a warmup, or a rate that only gradients of another optimiser need.
+        if 0 < len(zero) < len(optimizer.param_groups):
+            group = [p for i in sorted(zero) for p in optimizer.param_groups[i]["params"]]
+            self._tell_frozen("zero-rate", [p for p in group if p.requires_grad], line)
 
     def _tell_outside(self, line: str | None) -> None:
-        names = parameter_names(self._models)
-        inside = {id(p) for o in self._optimizers.values() for group in o.param_groups for p in group["params"]}
-        still = [p for p in self._parameters() if p._version == self._versions.get(id(p))]
-        outside = [(names[id(p)], p) for p in _once(still) if p.requires_grad and id(p) not in inside]
-        if outside := [(name, p) for name, p in outside if p.grad is not None]:
-            self._tell("parameter-not-in-optimizer", outside, line)
-        if frozen := [(names[id(p)], p) for p in _once(still) if not p.requires_grad]:
-            self._tell_frozen("frozen-parameter", frozen, line)
+        inside = {id(p) for optimizer in self._optimizers.values() for p in of_groups(optimizer)}
+        unmoved = self._unmoved()
+        outside = [p for p in unmoved if p.requires_grad and id(p) not in inside and p.grad is not None]
+        self._tell("parameter-not-in-optimizer", outside, line)
+        self._tell_frozen("frozen-parameter", [p for p in unmoved if not p.requires_grad], line)
 
-    def _tell_frozen(self, check: str, found: list[tuple[str, Tensor]], line: str | None) -> None:
-        matrices = {
-            id(module.weight): module.weight
-            for model in self._models.values()
-            for module in model.modules()
-            if not isinstance(module, nn.Embedding | nn.EmbeddingBag)
-            and isinstance(getattr(module, "weight", None), Tensor)
-        }
-        total = sum(p.numel() for p in _once(self._parameters()) if p.dim() > 1) - sum(
-            module.weight.numel()
-            for model in self._models.values()
-            for module in model.modules()
-            if isinstance(module, nn.Embedding | nn.EmbeddingBag)
-        )
-        kinds = {id(m.weight) for model in self._models.values() for m in model.modules() if isinstance(m, _LAYERS)}
-        looked_at = [p for _, p in found if id(p) in matrices and id(p) in kinds and readable(p) and p.numel() >= 32]
+    def _tell_frozen(self, check: str, found: list[Tensor], line: str | None) -> None:
+        modules = [module for model in self._models.values() for module in model.modules()]
+        layers = {id(module.weight) for module in modules if isinstance(module, _LAYERS)}
+        looked_at = [p for p in found if id(p) in layers and readable(p) and p.numel() >= 32]
         looked_at = [p for p in looked_at if p.device == looked_at[0].device]
+        tables = embedding_tables(self._models)
+        total = sum(p.numel() for p in of_models(self._models) if p.dim() > 1 and id(p) not in tables)
 
         def judge(numbers: Float64) -> None:
             fresh = 0
@@ -214,20 +182,23 @@ class Membership:
             with apart(parameter.device):
                 values = parameter.detach().float()
                 tensors += [values.std(correction=0).double(), values.abs().amax().double()]
-        self._readings += settle(tensors, judge)
+        self._facts.judge(tensors, judge)
 
-    def _tell(self, check: str, found: list[tuple[str, Tensor]], line: str | None, **more: Any) -> None:
-        total = sum(p.numel() for p in _once(self._parameters()))
-        share = sum(p.numel() for _, p in found if not is_lazy(p)) / max(1, total)
-        where = [name for name, _ in found]
-        self._say(check, {"where": where[:MOST_PLACES], "num": len(where), "value": share, "line": line, **more})
+    def _tell(self, check: str, found: list[Tensor], line: str | None = None, **more: Any) -> None:
+        """Say it of those parameters that a model has, where there are any."""
+        names = parameter_names(self._models)
+        known = [p for p in found if id(p) in names]
+        if known:
+            total = sum(p.numel() for p in of_models(self._models))
+            share = sum(p.numel() for p in known if not is_lazy(p)) / max(1, total)
+            where = [names[id(p)] for p in known]
+            self._facts.say(check, where, num=len(where), value=share, line=line, **more)
 
 
-def _once(parameters: list[Tensor]) -> list[Tensor]:
-    return list({id(p): p for p in parameters}.values())
+def _ids(modules: Iterable[nn.Module]) -> set[int]:
+    """Of the modules' parameters."""
+    return {id(p) for module in modules for p in module.parameters()}
 
 
-def _is_zero(rate: Any) -> bool:
-    if isinstance(rate, Tensor):
-        return rate.device.type == "cpu" and float(rate) == 0  # on a device it would have to be waited for
-    return rate is not None and float(rate) == 0
+def _with_gradient(optimizer: Optimizer) -> set[int]:
+    return {id(p) for p in of_groups(optimizer) if p.grad is not None}

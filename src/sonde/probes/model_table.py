@@ -1,13 +1,11 @@
 """Makes the table of what models are made of, from their modules and optimisers as they are: nothing is computed."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
-from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim import Optimizer
@@ -17,27 +15,14 @@ from sonde.core.parameter_kinds import Kind, kind_by_name
 from sonde.core.printable import one_line
 from sonde.core.tags import clean_name, is_name
 from sonde.probes.parameters import LAZY, of_optimizer, parameter_names
+from sonde.probes.walks import is_wrapper, places
 
-_INSIDE_WRAPPERS = frozenset({"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module", "_forward_module"})
 _MADE_CLASSES = ("FSDP", "Parametrized")  # torch puts these before the name of a class that it derives
 _MULTIPLY = (nn.Linear, nn.Bilinear, _ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
 _NORMALISE = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 _MOST_CHARS = 200
 _MOST_TIED = 16
-_MOST_ALIASES = 10_000  # places of modules that stand in several: nested ones multiply
 _ODD_NAME = "named with control characters or too many of them"
-
-
-class _Place(NamedTuple):
-    """A module of a model and where it is."""
-
-    name: str
-    module: nn.Module
-    depth: int
-    model: str
-    """Name of the model, which the model itself has."""
-    is_alias: bool
-    """Whether it was met before, under another name."""
 
 
 def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer]) -> ModelTable:
@@ -68,30 +53,28 @@ def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimi
         for parameter in group["params"]
     }
     left_out: Counter[str] = Counter()
-    modules: list[ModuleRow] = []
+    modules: dict[str, ModuleRow] = {}
     found: dict[int, tuple[Tensor, Kind]] = {}
     others: dict[int, list[str]] = {}
     """Every name of each parameter."""
-    for place in (place for prefix, model in models.items() for place in _places(prefix, model)):
-        if not place.is_alias and not _is_wrapper(place.module):
-            name = clean_name(place.name) if place.depth else place.model
-            if is_name(name):
-                modules.append(ModuleRow(name=name, type=_class_name(type(place.module)), depth=place.depth))
-            else:
-                left_out[_ODD_NAME] += 1
-        for local, parameter in vars(place.module)["_parameters"].items():
-            if parameter is not None:
-                full = clean_name(f"{place.name}.{local}" if place.name else str(local))
-                others.setdefault(id(parameter), []).append(full)
-                found.setdefault(id(parameter), (parameter, _kind(place.module, str(local), full, parameter)))
+    for model_name, place in ((name, place) for name, model in models.items() for place in places(name, model)):
+        if not place.is_alias and not is_wrapper(place.module):
+            name = clean_name(place.name) if place.depth else model_name or "model"
+            left_out[_ODD_NAME] += not is_name(name)
+            if is_name(name) and name not in modules:
+                modules[name] = ModuleRow(name=name, type=_class_name(type(place.module)), depth=place.depth)
+        for local, whole, parameter in place.parameters:
+            full = clean_name(whole)
+            names.setdefault(id(parameter), full)
+            others.setdefault(id(parameter), []).append(full)
+            found.setdefault(id(parameter), (parameter, _kind(place.module, local, full, parameter)))
     for name, optimizer in optimizers.items():
         for watched in of_optimizer(optimizer, names, name):
-            if id(watched.parameter) not in found:
-                found[id(watched.parameter)] = watched.parameter, Kind.OTHER
-                names[id(watched.parameter)] = watched.name
+            names.setdefault(id(watched.parameter), watched.name)
+            found.setdefault(id(watched.parameter), (watched.parameter, Kind.OTHER))
     rows = []
     for key, (parameter, kind) in found.items():
-        name = names.get(key, others[key][0] if key in others else "")
+        name = names[key]
         if is_lazy(parameter) or not is_name(name):
             left_out[LAZY if is_lazy(parameter) else _ODD_NAME] += 1
             continue
@@ -110,41 +93,7 @@ def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimi
                 tied=tied[:_MOST_TIED],
             )
         )
-    return ModelTable(modules=tuple(_once(modules)), parameters=tuple(rows), left_out=dict(left_out))
-
-
-def _places(prefix: str, model: nn.Module) -> Iterator[_Place]:
-    """A model and its modules, outer ones first; a module inside itself is not entered again."""
-    seen: set[int] = set()
-    inside: set[int] = set()
-    num_aliases = 0
-    waiting: list[tuple[str, nn.Module, int] | int] = [(prefix, model, 0)]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, int):  # what lies inside of it is done
-            inside.remove(one)
-            continue
-        name, module, depth = one
-        is_alias = id(module) in seen
-        num_aliases += is_alias
-        if id(module) in inside or num_aliases > _MOST_ALIASES:
-            continue
-        yield _Place(name, module, depth, prefix or "model", is_alias)
-        seen.add(id(module))
-        inside.add(id(module))
-        waiting.append(id(module))
-        below = depth + (not _is_wrapper(module))
-        waiting += [
-            (f"{name}.{local}" if name else str(local), child, below)
-            for local, child in reversed(vars(module)["_modules"].items())
-            if isinstance(child, nn.Module)
-        ]
-
-
-def _is_wrapper(module: nn.Module) -> bool:
-    inner = vars(module)["_modules"]
-    parallel = isinstance(module, DataParallel | DistributedDataParallel)
-    return (parallel and "module" in inner) or not _INSIDE_WRAPPERS.isdisjoint(inner)
+    return ModelTable(modules=tuple(modules.values()), parameters=tuple(rows), left_out=dict(+left_out))
 
 
 def _kind(module: nn.Module, local: str, name: str, parameter: Tensor) -> Kind:
@@ -177,7 +126,3 @@ def _class_name(own: type) -> str:
 
 def _word(text: object) -> str:
     return one_line(text)[:_MOST_CHARS]
-
-
-def _once(rows: list[ModuleRow]) -> list[ModuleRow]:
-    return list({row.name: row for row in reversed(rows)}.values())[::-1]

@@ -1,6 +1,8 @@
 """Train and eval mode of a model, where it makes a difference, at the moment of its forwards."""
 
+from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -9,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from sonde.core.tags import clean_name
-from sonde.probes.facts import MOST_PLACES, Say
+from sonde.probes.facts import Facts
 from sonde.probes.hooks import Hooks
 from sonde.probes.stacks import user_line
 
@@ -31,93 +33,82 @@ class Modes:
         models: By name; those that must not be hooked are left out.
     """
 
-    def __init__(self, models: Mapping[str, nn.Module], say: Say, hooks: Hooks) -> None:
-        self._models, self._say, self._hooks = dict(models), say, hooks
+    def __init__(self, models: Mapping[str, nn.Module], facts: Facts, hooks: Hooks) -> None:
+        self._models, self._facts, self._hooks = models, facts, hooks
         self._training: dict[str, list[bool]] = {}
         self._evaluating: dict[str, list[bool]] = {}
         self._lines: dict[str, str | None] = {}
-        self._in_a_row: dict[str, int] = {}
-        self._counters: dict[str, _BatchNorm | None] = {}
-        self._versions: dict[str, int] = {}
-        self._said: set[tuple[str, str]] = set()
-        self._attached = False
+        self._in_a_row: Counter[str] = Counter()
+        self._counters = {name: counter for name, model in models.items() if (counter := _counter(model)) is not None}
+        self._counted: dict[str, int] = {}
+        self._is_attached = False
 
     def attach(self) -> None:
         """See the forwards until the next `collect`."""
-        if self._attached:
+        if self._is_attached:
             return
-        self._attached = True
         for name, model in self._models.items():
             if _by_mode(model):
-                self._hooks.before(model, self._called(name))
+                self._is_attached = True
+                self._hooks.before(model, partial(self._called, name))
 
-    def _called(self, name: str) -> Any:
-        def called(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            modules = _by_mode(model)
-            if torch.is_grad_enabled():
-                self._training.setdefault(name, []).append(model.training or any(m.training for m in modules.values()))
-                seen = self._training[name]
-            else:
-                self._evaluating.setdefault(name, []).append(any(m.training for m in modules.values()))
-                seen = self._evaluating[name]
-            if len(seen) == 1:
-                self._lines[name] = user_line()
-
-        return called
+    def _called(self, name: str, model: nn.Module, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        is_training = any(module.training for module in _by_mode(model).values())
+        if torch.is_grad_enabled():
+            seen = self._training.setdefault(name, [])
+            is_training |= model.training
+        else:
+            seen = self._evaluating.setdefault(name, [])
+        seen.append(is_training)
+        if len(seen) == 1:
+            self._lines[name] = user_line()
 
     def collect(self, stepped: bool) -> None:
         """An iteration is over; `stepped` is whether an optimiser made a step in it."""
         for name, training in self._training.items() if stepped else ():
-            self._in_a_row[name] = 0 if any(training) else self._in_a_row.get(name, 0) + 1
+            self._in_a_row[name] = 0 if any(training) else self._in_a_row[name] + 1
             if self._in_a_row[name] >= _CONFIRMED:
-                self._tell("eval-mode-in-training", name)
-        self._training, self._evaluating, self._attached = {}, {}, False
-        self.mark()
+                self._tell("eval-mode-in-training", name, self._lines[name])
+        self._training, self._evaluating, self._is_attached = {}, {}, False
 
     def mark(self) -> None:
         """A training iteration, or a part of one, is over: what batch norms count from now on is evaluation."""
-        for name, model in self._models.items():
-            self._versions[name] = self._batches_counted(name, model)
+        for name, counter in self._counters.items():
+            self._counted[name] = _num_changes(counter)
 
     def evaluated(self) -> None:
         """An evaluation of the models as they are was just reported."""
-        for name, model in self._models.items():
+        for name in self._models:
             modes = self._evaluating.get(name)
-            if modes is not None:
-                wrong = all(modes)
+            if modes is None and name in self._counted and name not in self._training:
+                is_wrong = -1 != _num_changes(self._counters[name]) != self._counted[name]
             else:
-                counted = self._batches_counted(name, model)
-                wrong = counted >= 0 and name in self._versions and counted != self._versions[name]
-                wrong = wrong and name not in self._training
-            if wrong:
-                if modes is None:
-                    self._lines[name] = None  # the line that was seen last is not the evaluation's
-                self._tell("train-mode-in-evaluation", name)
+                is_wrong = modes is not None and all(modes)
+            if is_wrong:  # without a call that was seen, the last line is not the evaluation's
+                self._tell("train-mode-in-evaluation", name, self._lines[name] if modes else None)
 
-    def _batches_counted(self, name: str, model: nn.Module) -> int:
-        """A number that changes when a batch norm takes a batch into its statistics; -1 where none does."""
-        if name not in self._counters:  # asked at every step, and walking through a model takes a while
-            self._counters[name] = next(
-                (m for m in model.modules() if isinstance(m, _BatchNorm) and m.num_batches_tracked is not None), None
-            )
-        counter = self._counters[name]
-        counted = None if counter is None else counter._buffers.get("num_batches_tracked")
-        return -1 if counted is None else int(counted._version)
-
-    def _tell(self, check: str, name: str) -> None:
-        if (check, name) in self._said:
-            return
-        self._said.add((check, name))
-        found = _by_mode(self._models[name])
-        where = [clean_name(".".join(filter(None, (name, inner)))) for inner in found][:MOST_PLACES]
-        self._say(check, {"where": where, "value": len(found), "line": self._lines.get(name)})
+    def _tell(self, check: str, name: str, line: str | None) -> None:
+        found = _by_mode(self._models[name], prefix=name)
+        self._facts.say_once(check, map(clean_name, found), about=name, value=len(found), line=line)
 
 
-def _by_mode(model: nn.Module) -> dict[str, nn.Module]:
+def _by_mode(model: nn.Module, prefix: str = "") -> dict[str, nn.Module]:
     """The modules that compute otherwise in eval mode."""
     return {
         name: module
-        for name, module in model.named_modules()
+        for name, module in model.named_modules(prefix=prefix)
         if (isinstance(module, _DropoutNd) and module.p > 0)
         or (isinstance(module, _BatchNorm) and module.track_running_stats)
     }
+
+
+def _counter(model: nn.Module) -> _BatchNorm | None:
+    """A batch norm that counts the batches it takes into its statistics."""
+    norms = (module for module in model.modules() if isinstance(module, _BatchNorm))
+    return next((norm for norm in norms if norm.num_batches_tracked is not None), None)
+
+
+def _num_changes(counter: _BatchNorm) -> int:
+    """How often its count has changed; -1 where it counts no more."""
+    counted = counter._buffers.get("num_batches_tracked")
+    return -1 if counted is None else int(counted._version)

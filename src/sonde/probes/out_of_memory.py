@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
@@ -70,7 +71,7 @@ def held_at(
         batch: The shapes of the batch that was fetched last, for failures outside of the model's call.
     """
     text = str(error)
-    frames = list(_frames(error))
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     called = next((shapes for frame in frames if (shapes := _called_with(frame, models))), None)
     asked, gpu = _ASKED.search(text), _GPU.search(text)
     is_host = isinstance(error, MemoryError) or "CPUAllocator" in text
@@ -83,14 +84,6 @@ def held_at(
         "batch": called or dict(batch),
         "memory": _memory(models, optimizers),
     }
-
-
-def _frames(error: BaseException) -> Iterator[FrameType]:
-    """Those that the exception passed through, the outermost first."""
-    trace = error.__traceback__
-    while trace is not None:
-        yield trace.tb_frame
-        trace = trace.tb_next
 
 
 def _called_with(frame: FrameType, models: Mapping[str, nn.Module]) -> dict[str, list[int]]:

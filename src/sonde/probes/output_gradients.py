@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from sonde.core.records import Float64
 from sonde.probes.apart import apart
-from sonde.probes.facts import Say, settle
+from sonde.probes.facts import Facts
 from sonde.probes.hooks import Hooks, first_tensor, readable
+from sonde.probes.inputs import feature_dim
 from sonde.probes.loss_graphs import LossGraph, read
-from sonde.probes.probe import Reading
 from sonde.probes.stacks import user_line
 
 _MOST_VALUES = 2**20
@@ -32,10 +32,9 @@ class _Backward:
     """One backward pass through a model's output."""
 
     numbers: Tensor
-    classes: Tensor
-    num_classes: int
+    """Ten, and how often each class is a target."""
     num_values: int
-    is_half: bool
+    tolerance: float
 
 
 @dataclass
@@ -70,11 +69,10 @@ class OutputGradients:
     negative entries to a row: nothing is said of them. Under a gradient scaler s is not known.
     """
 
-    def __init__(self, models: Mapping[str, nn.Module], say: Say, hooks: Hooks) -> None:
-        self._models, self._say, self._hooks = models, say, hooks
+    def __init__(self, models: Mapping[str, nn.Module], facts: Facts, hooks: Hooks) -> None:
+        self._models, self._facts, self._hooks = models, facts, hooks
         self._now = _Iteration()
-        self._in_a_row: Counter[str] = Counter()
-        self._said: set[str] = set()
+        self._times: Counter[str] = Counter()
         self._labels = np.zeros(_MOST_CLASSES)
         self._num_batches = 0
         self.scaler_seen = False
@@ -86,140 +84,117 @@ class OutputGradients:
             self._hooks.after(model, self._forwarded)
 
     def _forwarded(self, _model: nn.Module, _args: Any, output: Any) -> None:
-        if not torch.is_grad_enabled():
-            return
-        found = first_tensor(output)
-        if found is None or not found.requires_grad or found.numel() > _MOST_VALUES or not readable(found):
-            return
-        self._hooks.on_gradient(found, partial(self._returned, self._now, found.detach(), found._version))
-
-    def _returned(self, now: _Iteration, output: Tensor, version: int, gradient: Tensor) -> None:
-        now.line = now.line or user_line()
-        if output._version != version or output.shape != gradient.shape or not readable(gradient):
-            return
-        with apart(gradient.device):
-            numbers, classes = _measure(output, gradient)
-        is_half = gradient.dtype in (torch.float16, torch.bfloat16)
-        num_classes = output.shape[_class_dim(output)] if output.dim() else 1
-        now.backwards.append(_Backward(numbers, classes, num_classes, output.numel(), is_half))
+        found = first_tensor(output) if torch.is_grad_enabled() else None
+        if found is not None and found.requires_grad and found.numel() <= _MOST_VALUES and readable(found):
+            self._hooks.on_gradient(found, partial(_returned, self._now, found.detach(), found._version))
 
     def loss(self, loss: Any) -> None:
         """The loss of a micro-step, as it was given."""
-        if not isinstance(loss, Tensor):
-            self._now.graphs.append(None)
-            return
-        self._now.graphs.append(read(loss) if loss.grad_fn is not None else None)
-        if loss.numel() == 1 and readable(loss):
+        is_tensor = isinstance(loss, Tensor)
+        self._now.graphs.append(read(loss) if is_tensor and loss.grad_fn is not None else None)
+        if is_tensor and loss.numel() == 1 and readable(loss):
             self._now.losses.append(loss.detach())
 
-    def collect(self) -> list[Reading]:
+    def collect(self) -> None:
         """The iteration is over."""
         now, self._now = self._now, _Iteration()
         self._judge_graphs(now)
-        if not now.backwards:
-            return []
-        device = now.backwards[0].numbers.device
-        losses = now.losses if all(loss.device == device for loss in now.losses) else []
-        tensors = [part for b in now.backwards for part in (b.numbers, b.classes)] + losses
-        return settle(tensors, partial(self._judge, now, len(losses)))
+        if now.backwards:
+            device = now.backwards[0].numbers.device
+            losses = now.losses if all(loss.device == device for loss in now.losses) else []
+            self._facts.judge([*(b.numbers for b in now.backwards), *losses], partial(self._judge, now))
 
     def finish(self) -> None:
         """No more iterations: what the labels were like."""
-        if self._labels.sum() >= _LEAST_LABELS and "labels" not in self._said:
-            self._said.add("labels")
-            shares = self._labels[self._labels > 0] / self._labels.sum()
-            entropy = float(-np.sum(shares * np.log(shares)))
-            self._say("labels", {"where": [], "value": entropy, "num": int(self._labels.sum())})
+        num = self._labels.sum()
+        if num >= _LEAST_LABELS:
+            shares = self._labels[self._labels > 0] / num
+            self._facts.say_once("labels", value=-np.sum(shares * np.log(shares)), num=int(num))
 
     def _judge_graphs(self, now: _Iteration) -> None:
         graphs = [graph for graph in now.graphs if graph is not None]
-        twice = graphs and all(
-            graph.twice == "softmax"
-            or (graph.kind == "nll" and graph.given == "softmax")
-            or (graph.kind == "bce-with-logits" and graph.given == "sigmoid")
-            for graph in graphs
-        )
-        summed = graphs and all(graph.reduction == "sum" and not graph.is_scaled for graph in graphs)
-        kinds = {(graph.kind, graph.num_classes) for graph in graphs}
-        if len(kinds) == 1 and graphs[0].kind:
-            self._note("loss-kind", now, value=graphs[0].kind, classes=graphs[0].num_classes)
-        if twice:
-            self._note("double-softmax", now, value=graphs[0].twice or graphs[0].given, loss=graphs[0].kind)
-        if summed:
-            self._note("summed-loss", now, value=graphs[0].kind)
+        if not graphs:
+            return
+        first = graphs[0]
+        if first.kind and len({(graph.kind, graph.num_classes) for graph in graphs}) == 1:
+            self._note("loss-kind", now, value=first.kind, classes=first.num_classes)
+        if all(map(_normalises_twice, graphs)):
+            self._note("double-softmax", now, value=first.twice or first.given, loss=first.kind)
+        if all(graph.reduction == "sum" and not graph.is_scaled for graph in graphs):
+            self._note("summed-loss", now, value=first.kind)
 
-    def _judge(self, now: _Iteration, num_losses: int, numbers: Float64) -> None:
-        losses = numbers[len(numbers) - num_losses :]
-        entropies, scales, sums, place = [], [], [], 0
-        for i, backward in enumerate(now.backwards):
-            row = numbers[place : place + _NUM_NUMBERS]
-            counts = numbers[place + _NUM_NUMBERS : place + _NUM_NUMBERS + backward.classes.numel()]
-            place += _NUM_NUMBERS + backward.classes.numel()
-            tolerance = 3e-2 if backward.is_half else 1e-3
-            smallest, off_one, off_zero, one_negative, num_rows, positive, missing, square, first, last = row
-            is_entropy = backward.num_classes > 1 and off_zero < tolerance and one_negative == 1 and num_rows > 0
-            entropies.append(is_entropy and smallest >= 0 and off_one < tolerance)
+    def _judge(self, now: _Iteration, numbers: Float64) -> None:
+        num, micro = len(now.backwards), len(now.graphs)
+        *rows, losses = np.split(numbers, np.cumsum([backward.numbers.numel() for backward in now.backwards]))
+        losses = losses if len(losses) == num else np.full(num, math.nan)
+        doubles, scales, sums = [], [], []
+        for backward, row, loss, graph in zip(now.backwards, rows, losses, [*now.graphs, *[None] * num], strict=False):
+            counts, tolerance = row[_NUM_NUMBERS:], backward.tolerance
+            smallest, off_one, off_zero, one_negative, num_rows, positive, missing, square, *ends = row[:_NUM_NUMBERS]
+            is_entropy = len(counts) > 1 and off_zero < tolerance and one_negative == 1 and num_rows > 0
+            doubles.append(is_entropy and smallest >= 0 and off_one < tolerance)
             if is_entropy:
-                scale = num_rows * positive / missing if missing > 0 else math.nan
-                scales.append(scale)
-                sums.append(num_rows >= 4 and abs(scale / num_rows - 1) < 0.02)
-                self._count(now, counts, first, last)
+                scales.append(num_rows * positive / missing if missing > 0 else math.nan)
+                sums.append(num_rows >= 4 and abs(scales[-1] / num_rows - 1) < 0.02)
+                self._count(now, counts, ends)
             else:
-                scales.append(self._scale_of_mse(now, i, losses, square, backward.num_values))
-        if entropies and all(entropies):
+                is_mean = graph is not None and (graph.kind, graph.reduction) == ("mse", "mean") and graph.is_whole
+                scales.append(math.sqrt(square * backward.num_values / loss) / 2 if is_mean and loss > 0 else math.nan)
+        if all(doubles):
             self._note("double-softmax", now, value="softmax", loss="cross-entropy")
-        if sums and all(sums) and not self.scaler_seen:
+        if self.scaler_seen:
+            return
+        if sums and all(sums):
             self._note("summed-loss", now, value="cross-entropy")
-        graphs = [graph for graph in now.graphs if graph is not None]
-        micro = len(now.graphs)
-        unscaled = len(scales) == micro > 1 and all(abs(scale - 1) < 0.1 for scale in scales)
-        if unscaled and not self.scaler_seen and not any(graph.is_scaled for graph in graphs):
+        is_unscaled = len(scales) == micro > 1 and all(abs(scale - 1) < 0.1 for scale in scales)
+        if is_unscaled and not any(graph.is_scaled for graph in now.graphs if graph is not None):
             self._note("accumulation-not-scaled", now, value=micro)
 
-    def _scale_of_mse(self, now: _Iteration, i: int, losses: Float64, square: float, num: int) -> float:
-        graph = now.graphs[i] if i < len(now.graphs) else None
-        usable = graph is not None and graph.kind == "mse" and graph.reduction == "mean" and graph.is_whole
-        if not usable or graph is None or graph.is_scaled or len(losses) != len(now.backwards) or not losses[i] > 0:
-            return math.nan
-        return math.sqrt(square) / (2 * math.sqrt(losses[i] / num))
-
-    def _count(self, now: _Iteration, counts: Float64, first: float, last: float) -> None:
+    def _count(self, now: _Iteration, counts: Float64, ends: list[float]) -> None:
         self._labels[: len(counts)] += counts
         self._num_batches += 1
-        seen = int(np.count_nonzero(self._labels))
-        enough = self._num_batches >= _LEAST_BATCHES and self._labels.sum() >= _LEAST_LABELS
-        if enough and seen == 1 and first == last and "constant-labels" not in self._said:
-            self._said.add("constant-labels")
-            self._say("constant-labels", {"where": [], "value": first, "line": now.line})
+        is_enough = self._num_batches >= _LEAST_BATCHES and self._labels.sum() >= _LEAST_LABELS
+        if is_enough and np.count_nonzero(self._labels) == 1 and ends[0] == ends[1]:
+            self._facts.say_once("constant-labels", value=ends[0], line=now.line)
 
-    def _note(self, check: str, now: _Iteration, **more: Any) -> None:
-        self._in_a_row[check] += 1
-        if self._in_a_row[check] >= _CONFIRMED and check not in self._said:
-            self._said.add(check)
-            self._say(check, {"where": [], "line": now.line, **more})
+    def _note(self, check: str, now: _Iteration, **fact: Any) -> None:
+        self._times[check] += 1
+        if self._times[check] >= _CONFIRMED:
+            self._facts.say_once(check, line=now.line, **fact)
 
 
-def _class_dim(output: Tensor) -> int:
-    return -1 if output.dim() <= 3 else 1
+def _normalises_twice(graph: LossGraph) -> bool:
+    return graph.twice == "softmax" or (graph.kind, graph.given) in (("nll", "softmax"), ("bce-with-logits", "sigmoid"))
 
 
-def _measure(output: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+def _returned(now: _Iteration, output: Tensor, version: int, gradient: Tensor) -> None:
+    now.line = now.line or user_line()
+    if output._version == version and output.shape == gradient.shape and readable(gradient):
+        is_half = gradient.dtype in (torch.float16, torch.bfloat16)
+        with apart(gradient.device):
+            numbers = _measure(output, gradient)
+        now.backwards.append(_Backward(numbers, output.numel(), 3e-2 if is_half else 1e-3))
+
+
+def _rows(values: Tensor) -> Tensor:
+    """As a matrix, its columns being the classes."""
+    values = torch.atleast_1d(values.detach().float())  # type: ignore[no-untyped-call]
+    dim = feature_dim(values)
+    return values.movedim(dim, -1).reshape(-1, values.shape[dim])
+
+
+def _measure(output: Tensor, gradient: Tensor) -> Tensor:
     """The numbers of a backward pass, and how often each class is a target (of the first 1,024)."""
-    y, g = output.detach().float(), gradient.detach().float()
-    y, g = (
-        x.movedim(_class_dim(x), -1).reshape(-1, x.shape[_class_dim(x)]) if x.dim() else x[None, None] for x in (y, g)
-    )
+    y, g = _rows(output), _rows(gradient)
     alive = (g != 0).any(1)
     weight = alive.float()
     target = g.argmin(1)
     p_target = y.softmax(1).gather(1, target[:, None])[:, 0]
-    one_negative = (((g < 0).sum(1) == 1) | ~alive).all()
-    largest = g.abs().amax()
     numbers = (
         y.amin(),
         (y.sum(1) - 1).abs().amax(),
-        g.sum(1).abs().amax() / largest.clamp(min=1e-30),
-        one_negative,
+        g.sum(1).abs().amax() / g.abs().amax().clamp(min=1e-30),
+        (((g < 0).sum(1) == 1) | ~alive).all(),
         weight.sum(),
         (g.clamp(min=0).sum(1) * weight).sum(),
         ((1 - p_target) * weight).sum(),
@@ -229,4 +204,4 @@ def _measure(output: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
     )
     num = min(y.shape[1], _MOST_CLASSES)
     classes = torch.zeros(num, device=g.device).scatter_add_(0, target.clamp(max=num - 1), weight)
-    return torch.stack([number.double() for number in numbers]), classes
+    return torch.cat([torch.stack([number.double() for number in numbers]), classes.double()])

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -11,6 +11,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from sonde.core.tags import clean_name, is_name
+from sonde.probes.walks import places
 
 LAZY = "lazy and not used yet"
 NO_FLOATS = "without floating-point values in plain memory"
@@ -45,18 +46,7 @@ def _named(model: nn.Module) -> list[tuple[str, Tensor]]:
         named: list[tuple[str, Tensor]] = list(model.named_parameters())
         if all(isinstance(name, str) for name, _ in named):
             return named
-    return list(_found_inside(model))
-
-
-def _found_inside(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    waiting, seen = [("", model)], {id(model)}
-    while waiting:
-        prefix, module = waiting.pop()
-        yield from ((f"{prefix}{name}", p) for name, p in vars(module)["_parameters"].items() if p is not None)
-        children = [(f"{prefix}{name}.", child) for name, child in vars(module)["_modules"].items()]
-        fresh = [(name, child) for name, child in children if child is not None and id(child) not in seen]
-        seen.update(id(child) for _, child in fresh)
-        waiting += reversed(fresh)
+    return [(name, p) for place in places("", model) if not place.is_alias for _, name, p in place.parameters]
 
 
 def of_optimizer(optimizer: Optimizer, names: Mapping[int, str], name: str = "") -> list[Watched]:
@@ -96,6 +86,23 @@ def trouble(name: str, parameter: Tensor) -> str | None:
     if not is_name(name):
         return "named with control characters or too many of them"
     return None
+
+
+def of_groups(optimizer: Optimizer) -> list[Tensor]:
+    """All tensors that an optimiser has, whether they can be watched or not."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def of_models(models: Mapping[str, nn.Module]) -> list[Tensor]:
+    """The parameters of models, each once, without lazy ones that were not used yet."""
+    found = {id(p): p for model in models.values() for p in model.parameters()}
+    return [parameter for parameter in found.values() if not is_lazy(parameter)]
+
+
+def embedding_tables(models: Mapping[str, nn.Module]) -> set[int]:
+    """The weights of embeddings, as their `id`."""
+    modules = (module for model in models.values() for module in model.modules())
+    return {id(module.weight) for module in modules if isinstance(module, nn.Embedding | nn.EmbeddingBag)}
 
 
 def num_parameters(optimizer: Optimizer) -> int:

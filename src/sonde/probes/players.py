@@ -1,14 +1,15 @@
 """Whether somebody else's training moves the loss: the other player of a game of whom only one is watched."""
 
 import weakref
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, final
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from sonde.probes.facts import Say
+from sonde.probes.facts import Facts
+from sonde.probes.graph_nodes import nodes
+from sonde.probes.parameters import of_groups
 
 _MOST_NODES = 1024
 _SHARDED = ("FullyShardedDataParallel", "FSDPModule")
@@ -28,8 +29,8 @@ class Players:
     end in are copies.
     """
 
-    def __init__(self, models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer], say: Say) -> None:
-        self._models, self._optimizers, self._say = models, optimizers, say
+    def __init__(self, models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer], facts: Facts) -> None:
+        self._models, self._optimizers, self._facts = models, optimizers, facts
         self._others: list[tuple[weakref.ref[Tensor], int]] | None = None
         self._done = False
 
@@ -44,7 +45,7 @@ class Players:
         changed = [p for p, version in self._others if (now := p()) is not None and now._version != version]
         if changed:
             self._done = True
-            self._say("other-player", {"where": [], "num": len(changed)})
+            self._facts.say("other-player", num=len(changed))
 
     def finish(self) -> None:
         """No more iterations are looked at in detail."""
@@ -55,19 +56,7 @@ class Players:
         modules = [module for model in self._models.values() for module in model.modules()]
         if any(base.__name__ in _SHARDED for module in modules for base in type(module).__mro__):
             return []
-        groups = [group for optimizer in self._optimizers.values() for group in optimizer.param_groups]
         mine = {id(p) for model in self._models.values() for p in model.parameters()}
-        mine |= {id(p) for group in groups for p in group["params"]}
-        waiting, seen, found = deque([loss.grad_fn]), {loss.grad_fn}, []
-        for _ in range(_MOST_NODES):
-            if not waiting:
-                break
-            node = waiting.popleft()
-            leaf = getattr(node, "variable", None)
-            if isinstance(leaf, nn.Parameter) and id(leaf) not in mine:
-                found.append(leaf)
-            for following, _ in getattr(node, "next_functions", ()):
-                if following is not None and following not in seen:
-                    seen.add(following)
-                    waiting.append(following)
-        return found
+        mine |= {id(p) for optimizer in self._optimizers.values() for p in of_groups(optimizer)}
+        leaves = [getattr(node, "variable", None) for node in nodes(loss, _MOST_NODES)]
+        return [leaf for leaf in leaves if isinstance(leaf, nn.Parameter) and id(leaf) not in mine]

@@ -39,13 +39,18 @@ class Row(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def _of_step(tags: tuple[str, ...]) -> Columns:
-    return Columns(STEP, tags)
+def _columns(table: str, tags: tuple[str, ...]) -> Columns:
+    return Columns(table, tags)
+
+
+def table_row(table: str, values: Mapping[str, float]) -> Row:
+    """A row of a table from its numbers by their tags."""
+    return Row(_columns(table, tuple(values)), np.fromiter(values.values(), np.float64, len(values)))
 
 
 def step_row(values: Mapping[str, float]) -> Row:
     """Numbers that belong into the step's own row, by their tags."""
-    return Row(_of_step(tuple(values)), np.fromiter(values.values(), np.float64, len(values)))
+    return table_row(STEP, values)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,19 +1,16 @@
 """How the optimisers are set: weight decay, momentum and the like of each group, and whether their state is there."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from operator import is_
 from typing import Any, final
 
-import numpy as np
 import torch
 from torch.optim import Optimizer
 
-from sonde.core.frames import Columns
-from sonde.core.records import Float64
 from sonde.probes.events import Events
-from sonde.probes.probe import Reading, Row
+from sonde.probes.facts import Say
+from sonde.probes.probe import Reading, table_row
 
 _YIELDS = {
     "optimizer/momentum@": "momentum of a group",
@@ -29,8 +26,6 @@ _GROUPS_A_STEP = 8  # reading a group takes 3 µs, and some optimisers have one 
 _MOST_GROUPS = 16  # in an event
 _KEYS = ("momentum", "betas", "weight_decay", "eps")
 _UNCHANGING = {float, int, bool, tuple, type(None)}  # the same object has the same value
-
-Say = Callable[[str, Mapping[str, Any]], None]
 
 
 @dataclass(slots=True)
@@ -66,8 +61,7 @@ class Settings:
     def __init__(self, optimizers: Mapping[str, Optimizer], say: Say) -> None:
         self._say = say
         self._followed = {id(optimizer): _Followed(name) for name, optimizer in optimizers.items()}
-        self._rows: list[dict[str, float]] = []
-        self._columns: dict[tuple[str, ...], Columns] = {}
+        self._found: dict[str, float] = {}
 
     @property
     def yields(self) -> Mapping[str, str]:
@@ -101,14 +95,14 @@ class Settings:
             return
         followed.seen = seen
         settings = group_settings(optimizer, followed.name)
-        if settings != followed.settings or num % _REPEATED_STEPS == 0:
-            if settings:
-                self._rows.append(settings)
-            is_due = followed.said_at is None or num - followed.said_at >= _EVENT_STEPS
-            if is_due and (settings != followed.settings or num == 0):
-                followed.said_at = num
-                self._say("optimizer", _described(optimizer, followed.name))
-            followed.settings = settings
+        is_changed = settings != followed.settings
+        if is_changed or num % _REPEATED_STEPS == 0:
+            self._found |= settings
+        is_due = followed.said_at is None or num - followed.said_at >= _EVENT_STEPS
+        if is_due and (is_changed or num == 0):
+            followed.said_at = num
+            self._say("optimizer", _described(optimizer, followed.name))
+        followed.settings = settings
 
     def restored(self, optimizer: Optimizer) -> None:
         """Its state was loaded, or is gone: an event `restored` tells how much is there now, and how much was.
@@ -123,20 +117,13 @@ class Settings:
 
     def collect(self) -> Sequence[Reading]:
         """The settings of the optimisers that are due."""
-        rows, self._rows = self._rows, []
-        return [Reading((), partial(self._report, rows))] if rows else []
+        found, self._found = self._found, {}
+        return [Reading((), lambda _: [table_row("optimizer", found)])] if found else []
 
     def close(self) -> None:
         """Let go of what was noted."""
         self._followed.clear()
-        self._rows = []
-
-    def _report(self, rows: Sequence[Mapping[str, float]], _numbers: Float64) -> Iterable[Row]:
-        together = {tag: value for row in rows for tag, value in row.items()}
-        tags = tuple(together)
-        if tags not in self._columns:
-            self._columns[tags] = Columns("optimizer", tags)
-        return [Row(self._columns[tags], np.fromiter(together.values(), np.float64, len(together)))]
+        self._found = {}
 
 
 def _named(optimizer: Optimizer, name: str) -> dict[str, Any]:
@@ -145,21 +132,12 @@ def _named(optimizer: Optimizer, name: str) -> dict[str, Any]:
 
 def _described(optimizer: Optimizer, name: str) -> dict[str, Any]:
     groups = []
-    settings = group_settings(optimizer)
-    for place, group in enumerate(optimizer.param_groups[:_MOST_GROUPS]):
-        own = {
-            tag.removeprefix("optimizer/").partition("@")[0]: value
-            for tag, value in settings.items()
-            if tag.endswith(f"@{place}")
-        }
+    for group in optimizer.param_groups[:_MOST_GROUPS]:
         lr = on_host(group.get("lr"))
-        groups.append({**({} if lr is None else {"lr": lr}), **own, "num_parameters": len(group["params"])})
-    return {
-        **_named(optimizer, name),
-        "num_groups": len(optimizer.param_groups),
-        "num_with_state": len(optimizer.state),
-        "groups": groups,
-    }
+        own = {**({} if lr is None else {"lr": lr}), **_settings(group)}
+        groups.append({**own, "num_parameters": len(group["params"])})
+    numbers = {"num_groups": len(optimizer.param_groups), "num_with_state": len(optimizer.state)}
+    return {**_named(optimizer, name), **numbers, "groups": groups}
 
 
 def group_settings(optimizer: Optimizer, name: str = "") -> dict[str, float]:
@@ -172,20 +150,23 @@ def group_settings(optimizer: Optimizer, name: str = "") -> dict[str, float]:
         >>> group_settings(torch.optim.SGD([torch.zeros(1)], lr=0.1, momentum=0.9), "D")
         {'optimizer/momentum@D.0': 0.9, 'optimizer/weight_decay@D.0': 0.0}
     """
-    found: dict[str, float] = {}
-    for place, group in enumerate(optimizer.param_groups):
-        where = ".".join(filter(None, (name, str(place))))
-        betas = group.get("betas")
-        named = {
-            "momentum": group.get("momentum"),
-            **{f"beta{i}": beta for i, beta in enumerate(betas if isinstance(betas, (tuple, list)) else (), 1)},
-            "weight_decay": group.get("weight_decay"),
-            "epsilon": group.get("eps"),
-        }
-        for setting, value in named.items():
-            if (number := on_host(value)) is not None:
-                found[f"optimizer/{setting}@{where}"] = number
-    return found
+    at = f"{name}." if name else ""
+    return {
+        f"optimizer/{setting}@{at}{place}": number
+        for place, group in enumerate(optimizer.param_groups)
+        for setting, number in _settings(group).items()
+    }
+
+
+def _settings(group: Mapping[str, Any]) -> dict[str, float]:
+    betas = group.get("betas")
+    found = {
+        "momentum": group.get("momentum"),
+        **{f"beta{i}": beta for i, beta in enumerate(betas if isinstance(betas, (tuple, list)) else (), 1)},
+        "weight_decay": group.get("weight_decay"),
+        "epsilon": group.get("eps"),
+    }
+    return {setting: number for setting, value in found.items() if (number := on_host(value)) is not None}
 
 
 def on_host(value: Any) -> float | None:

@@ -25,13 +25,13 @@ def local_part(tensor: Tensor) -> Tensor:
     Of a DTensor that is replicated it is the whole; of one that is still to be added up over ranks (`trouble` says so),
     this rank's addend. It may be empty.
     """
-    return local_parts([tensor])[0] if _is_dtensor(tensor) else tensor
+    return local_parts([tensor])[0]
 
 
 def local_parts(tensors: Sequence[Tensor]) -> list[Tensor]:
     """`local_part` of many, at a microsecond each; where nobody uses DTensors, for nothing."""
     kind = _dtensor()
-    if kind is None:
+    if not kind:
         return list(tensors)
     with torch.no_grad():
         return [tensor.to_local() if isinstance(tensor, kind) else tensor for tensor in tensors]
@@ -42,40 +42,35 @@ def is_sharded(tensor: Tensor) -> bool:
     return bool(groups(tensor))
 
 
-def groups(tensor: Tensor) -> list[Any]:
+def groups(tensor: Any) -> list[Any]:
     """The process groups over which a tensor is split, one a dimension of its mesh; none where it is whole here.
 
     A mesh's dimensions over which it is replicated (HSDP) and those of a single rank are left out. With two (FSDP and
     tensor parallelism) each rank's piece is a part of a part.
     """
-    if not _is_dtensor(tensor):
+    if not isinstance(tensor, _dtensor()) or tensor.device_mesh.get_coordinate() is None:  # a mesh of other ranks
         return []
-    mesh = tensor.device_mesh  # type: ignore[attr-defined]
-    if mesh.get_coordinate() is None:  # a mesh of other ranks
-        return []
+    mesh = tensor.device_mesh
     return [
         mesh.get_group(dimension)
-        for dimension, placement in enumerate(tensor.placements)  # type: ignore[attr-defined]
+        for dimension, placement in enumerate(tensor.placements)
         # FSDP on top of tensor parallelism has a kind of its own for which `is_shard` is false.
         if not placement.is_replicate() and not placement.is_partial() and mesh.size(dimension) > 1
     ]
 
 
-def trouble(gradient: Tensor, parameter: Tensor) -> str | None:
+def trouble(gradient: Any, parameter: Any) -> str | None:
     """Why a gradient's statistics do not follow from its pieces', None where they do.
 
     It may have to be added up over ranks first (`Partial`): that takes a message as large as the gradient. Or it may be
     split otherwise than its parameter, by whose pieces ranks know what to exchange.
     """
-    if not _is_dtensor(gradient):
+    if not isinstance(gradient, _dtensor()):
         return None
-    placements = gradient.placements  # type: ignore[attr-defined]
-    if any(placement.is_partial() for placement in placements):
+    if any(placement.is_partial() for placement in gradient.placements):
         return "its gradient is still to be added up over ranks, which would take a message of its size"
-    if not _is_dtensor(parameter) or (
-        gradient.device_mesh != parameter.device_mesh  # type: ignore[attr-defined]
-        or placements != parameter.placements  # type: ignore[attr-defined]
-    ):
+    split = (gradient.device_mesh, gradient.placements)
+    if not isinstance(parameter, _dtensor()) or split != (parameter.device_mesh, parameter.placements):
         return "its gradient is split over ranks in another way than itself"
     return None
 
@@ -87,13 +82,6 @@ class Gathered(NamedTuple):
     """float64 (n, 7), of whole tensors."""
     word: Tensor
     """float64 (), the largest of all ranks' words."""
-
-
-class _Round(NamedTuple):
-    group: Any
-    size: int
-    places: Tensor | None
-    """Of the tensors that take part; all where None."""
 
 
 @final
@@ -110,29 +98,23 @@ class Shards:
         tensors: In the order of the rows that will come; a tensor may come several times (its weight, its update).
             None is kept.
 
-    Attributes:
-        sharded: The places of those that are split.
-
     Example:
         >>> shards = Shards([torch.ones(3)])  # nothing is split: nothing happens
-        >>> shards.sharded, shards.gather(torch.ones(1, 7).double(), word=2.0).word
-        ([], tensor(2., dtype=torch.float64))
+        >>> shards.gather(torch.ones(1, 7).double(), word=2.0).word
+        tensor(2., dtype=torch.float64)
     """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         members: dict[str, tuple[Any, list[int]]] = {}
-        self.sharded = []
         for place, tensor in enumerate(tensors):
-            over = groups(tensor)
-            if over:
-                self.sharded.append(place)
-            for group in over:
+            for group in groups(tensor):
                 members.setdefault(group.group_name, (group, []))[1].append(place)
-        self._rounds = []
+        self._rounds: list[tuple[Any, Tensor | None]] = []
+        """Process groups, and which of the tensors are split over each; all where None."""
         for group, places in members.values():
-            everything = len(places) == len(tensors)
-            index = None if everything else torch.tensor(places, device=local_part(tensors[places[0]]).device)
-            self._rounds.append(_Round(group, group.size(), index))
+            device = local_part(tensors[places[0]]).device
+            index = None if len(places) == len(tensors) else torch.tensor(places, device=device)
+            self._rounds.append((group, index))
 
     @torch.no_grad()
     def gather(self, rows: Tensor, *, word: float = 0.0) -> Gathered:
@@ -145,9 +127,9 @@ class Shards:
             word: A number that goes along.
         """
         said = rows.new_full((1, rows.shape[1]), word)
-        for group, size, index in self._rounds:
+        for group, index in self._rounds:
             mine = torch.cat([rows if index is None else rows.index_select(0, index), said])
-            parts = mine.new_empty(size, *mine.shape)
+            parts = mine.new_empty(group.size(), *mine.shape)
             _all_gather(parts.view(-1, mine.shape[1]), mine, group)
             merged = merge_rows(parts)
             rows = merged[:-1] if index is None else rows.index_copy(0, index, merged[:-1])
@@ -164,7 +146,7 @@ class Shards:
         Args:
             counts: int64 (n, bins); zeros of a tensor that has no value on this rank.
         """
-        for group, _, index in self._rounds:
+        for group, index in self._rounds:
             mine = counts.clone() if index is None else counts.index_select(0, index)
             torch.distributed.all_reduce(mine, group=group)
             counts = mine if index is None else counts.index_copy(0, index, mine)
@@ -177,12 +159,8 @@ def _all_gather(output: Tensor, mine: Tensor, group: Any) -> None:
     (single or torch.distributed.all_gather_into_tensor)(output, mine, group=group)
 
 
-def _is_dtensor(tensor: Tensor) -> bool:
-    kind = _dtensor()
-    return kind is not None and isinstance(tensor, kind)
-
-
 def _dtensor() -> Any:
+    """The class, or nothing that `isinstance` could find."""
     # Importing it takes half a second; where nobody has, nobody has made one.
     module: Any = sys.modules.get("torch.distributed.tensor")
-    return None if module is None else module.DTensor
+    return module.DTensor if module else ()

@@ -13,7 +13,7 @@ from sonde.probes.cadences import Cadences
 from sonde.probes.exchange import Exchange, Section
 from sonde.probes.optimizer_numbers import NORMS, ROWS, Key, OptimizerNumbers, Part
 from sonde.probes.parameters import Watched
-from sonde.probes.shards import local_parts
+from sonde.probes.shards import is_sharded, local_parts
 
 
 class Sharing:
@@ -39,7 +39,7 @@ class Sharing:
     @staticmethod
     def needed(watched: Sequence[Watched]) -> bool:
         """Whether any of the parameters is split."""
-        return Exchange.needed([w.parameter for w in watched])
+        return any(is_sharded(w.parameter) for w in watched)
 
     def replace(self, watched: Sequence[Watched]) -> None:
         """The optimiser has other parameters."""

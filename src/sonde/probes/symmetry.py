@@ -5,14 +5,12 @@ from functools import partial
 from typing import final
 
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from sonde.core.records import Float64
 from sonde.probes.apart import apart
-from sonde.probes.facts import MOST_PLACES, Say, settle
+from sonde.probes.facts import Facts
 from sonde.probes.hooks import readable
-from sonde.probes.parameters import parameter_names
-from sonde.probes.probe import Reading
+from sonde.probes.parameters import embedding_tables, of_models, parameter_names
 
 _MOST_VALUES = 2**22
 _ROUNDING = 1e-5
@@ -27,55 +25,37 @@ class Symmetry:
     looks count, those with two rows or more; embeddings do not.
     """
 
-    def __init__(self, models: Mapping[str, nn.Module], say: Say) -> None:
-        self._models, self._say = models, say
+    def __init__(self, models: Mapping[str, nn.Module], facts: Facts) -> None:
+        self._models, self._facts = models, facts
         self._first: dict[int, tuple[Tensor, int]] = {}
 
     def begin(self) -> None:
         """The first look, before or soon after the first step."""
-        for _, parameter in self._matrices():
-            self._first[id(parameter)] = _apartness(parameter), parameter._version
+        self._first = {id(p): (_apartness(p), p._version) for p in self._matrices()}
 
-    def end(self) -> list[Reading]:
+    def end(self) -> None:
         """The second look, some ten steps later."""
         first, self._first = self._first, {}
-        names, tensors = [], []
-        for name, parameter in self._matrices():
-            before = first.get(id(parameter))
-            if before is not None and before[1] != parameter._version and before[0].device == parameter.device:
-                names.append(name)
-                tensors += [before[0], _apartness(parameter)]
-        if not names or any(tensor.device != tensors[0].device for tensor in tensors):
-            return []
-        return settle(tensors, partial(self._judge, names))
+        names = parameter_names(self._models)
+        changed: list[str] = []
+        tensors: list[Tensor] = []
+        for parameter in self._matrices():
+            before, version = first.get(id(parameter), (None, 0))
+            if before is not None and version != parameter._version and before.device == parameter.device:
+                changed.append(names[id(parameter)])
+                tensors += [before, _apartness(parameter)]
+        if changed and len({tensor.device for tensor in tensors}) == 1:
+            self._facts.judge(tensors, partial(self._judge, changed))
 
     def _judge(self, names: list[str], numbers: Float64) -> None:
         alike = [name for name, pair in zip(names, numbers.reshape(-1, 2), strict=True) if (pair <= _ROUNDING).all()]
         if alike:
-            self._say(
-                "symmetric-units", {"where": alike[:MOST_PLACES], "num": len(alike), "value": len(alike) / len(names)}
-            )
+            self._facts.say("symmetric-units", alike, num=len(alike), value=len(alike) / len(names))
 
-    def _matrices(self) -> list[tuple[str, Tensor]]:
-        names = parameter_names(self._models)
-        tables = {
-            id(module.weight)
-            for model in self._models.values()
-            for module in model.modules()
-            if isinstance(module, nn.Embedding | nn.EmbeddingBag)
-        }
-        found = {id(p): p for model in self._models.values() for p in model.parameters()}
-        return [
-            (names[key], p)
-            for key, p in found.items()
-            if key not in tables
-            and p.requires_grad
-            and not is_lazy(p)
-            and p.dim() >= 2
-            and p.shape[0] >= 2
-            and p.numel() <= _MOST_VALUES
-            and readable(p)
-        ]
+    def _matrices(self) -> list[Tensor]:
+        tables = embedding_tables(self._models)
+        some = [p for p in of_models(self._models) if p.requires_grad and id(p) not in tables and readable(p)]
+        return [p for p in some if p.dim() >= 2 and p.shape[0] >= 2 and p.numel() <= _MOST_VALUES]
 
 
 def _apartness(parameter: Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """What becomes of gradients between one step of an optimiser and the next: cleared too late, or not at all."""
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import final
@@ -11,9 +13,9 @@ from torch.optim import Optimizer
 
 from sonde.core.records import Float64
 from sonde.probes.apart import apart
-from sonde.probes.facts import Say, settle
+from sonde.probes.facts import Facts
 from sonde.probes.hooks import Hooks, readable
-from sonde.probes.probe import Reading
+from sonde.probes.parameters import of_groups
 from sonde.probes.stacks import user_line
 
 _MOST_TRACKED = 6
@@ -22,26 +24,19 @@ _CONFIRMED = 2  # steps in a row
 
 
 @dataclass
-class _Arrival:
-    """A gradient reached a parameter: what lay there before."""
-
-    place: int
-    was_none: bool
-    numbers: Tensor
-    """Largest magnitude of what arrives; whether what was there is what the last step applied; whether it is zero."""
-
-
-@dataclass
 class _Cycle:
     """An optimiser, from one of its steps to the next."""
 
+    name: str
     tracked: list[Tensor]
-    applied: list[Tensor | None] = field(default_factory=list)
-    arrivals: list[_Arrival] = field(default_factory=list)
-    at_step: list[Tensor | None] = field(default_factory=list)
+    applied: dict[int, Tensor] = field(default_factory=dict)
+    """What the last step applied, by the place of its parameter."""
+    arrivals: list[tuple[int, Tensor]] = field(default_factory=list)
+    """The places of parameters that a gradient has reached, and of it: its largest magnitude; whether what was there
+    is what the last step applied; whether nothing was there, or zeros."""
+    at_step: list[Tensor] = field(default_factory=list)
     line: str | None = None
-    num_kept: int = 0
-    num_lost: int = 0
+    in_a_row: Counter[str] = field(default_factory=Counter)
 
 
 @final
@@ -57,102 +52,89 @@ class Zeroing:
       steps in a row.
     """
 
-    def __init__(self, optimizers: dict[str, Optimizer], say: Say, hooks: Hooks) -> None:
-        self._say, self._hooks = say, hooks
-        self._optimizers = optimizers
+    def __init__(self, optimizers: Mapping[str, Optimizer], facts: Facts, hooks: Hooks) -> None:
+        self._optimizers, self._facts, self._hooks = optimizers, facts, hooks
         self._cycles: dict[int, _Cycle] = {}
-        self._readings: list[Reading] = []
-        self._said: set[tuple[str, str]] = set()
 
     def attach(self) -> None:
         """An iteration begins that is looked at."""
-        for optimizer in self._optimizers.values():
-            cycle = self._cycles.get(id(optimizer))
-            if cycle is None:
-                cycle = self._cycles[id(optimizer)] = _Cycle(_some(optimizer))
+        for name, optimizer in self._optimizers.items():
+            if id(optimizer) not in self._cycles:
+                self._cycles[id(optimizer)] = _Cycle(name, _some(optimizer))
+            cycle = self._cycles[id(optimizer)]
             for place, parameter in enumerate(cycle.tracked):
                 if parameter.requires_grad:
-                    self._hooks.on_gradient(parameter, partial(self._arrive, cycle, place))
-
-    def _arrive(self, cycle: _Cycle, place: int, gradient: Tensor) -> None:
-        if not readable(gradient):
-            return
-        with apart(gradient.device):
-            size = gradient.detach().abs().amax().double()
-            old = cycle.tracked[place].grad
-            before = cycle.applied[place] if place < len(cycle.applied) else None
-            nothing = torch.zeros_like(size)
-            if old is None or not readable(old):
-                numbers = torch.stack([size, nothing, nothing])
-            else:
-                zero = old.detach().abs().amax() == 0
-                kept = nothing if before is None else ((old == before).all() & ~zero).double()
-                numbers = torch.stack([size, kept, zero.double()])
-        cycle.arrivals.append(_Arrival(place, old is None, numbers))
+                    self._hooks.on_gradient(parameter, partial(_arrive, cycle, place))
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """An optimiser is about to make its step."""
         cycle = self._cycles.get(id(optimizer))
-        if cycle is None:
-            return
-        cycle.line = cycle.line or user_line()
-        cycle.at_step = []
-        for parameter in cycle.tracked:
-            gradient = parameter.grad
-            if gradient is None or not readable(gradient):
-                cycle.at_step.append(None)
-            else:
-                with apart(gradient.device):
-                    cycle.at_step.append(gradient.detach().abs().amax().double())
+        if cycle is not None:
+            cycle.line = cycle.line or user_line()
+            cycle.at_step = [_largest(_gradient(parameter), parameter) for parameter in cycle.tracked]
 
-    def after_optimizer(self, name: str, optimizer: Optimizer) -> None:
+    def after_optimizer(self, optimizer: Optimizer) -> None:
         """It has made it: the cycle is over, and the next begins."""
         cycle = self._cycles.get(id(optimizer))
         if cycle is None:
             return
         if cycle.arrivals and cycle.at_step:
-            arrivals, at_step = cycle.arrivals, cycle.at_step
-            there = [i for i, size in enumerate(at_step) if size is not None]
-            tensors = [arrival.numbers for arrival in arrivals] + [size for size in at_step if size is not None]
-            self._readings += settle(tensors, partial(self._judge, name, cycle, arrivals, there))
+            tensors = [*(numbers for _, numbers in cycle.arrivals), *cycle.at_step]
+            self._facts.judge(tensors, partial(self._judge, cycle, [place for place, _ in cycle.arrivals]))
+        gradients = map(_gradient, cycle.tracked)
+        cycle.applied = {place: g.detach().clone() for place, g in enumerate(gradients) if g is not None}
         cycle.arrivals, cycle.at_step = [], []
-        cycle.applied = []
-        for parameter in cycle.tracked:
-            gradient = parameter.grad
-            usable = gradient is not None and readable(gradient)
-            cycle.applied.append(gradient.detach().clone() if usable and gradient is not None else None)
-
-    def collect(self) -> list[Reading]:
-        """What is still on its way."""
-        readings, self._readings = self._readings, []
-        return readings
 
     def rest(self) -> None:
         """The next iteration is not looked at: what it applies is not known."""
         self._cycles.clear()
 
-    def _judge(self, name: str, cycle: _Cycle, arrivals: list[_Arrival], there: list[int], numbers: Float64) -> None:
-        rows = numbers[: 3 * len(arrivals)].reshape(-1, 3)
-        sizes = dict(zip(there, numbers[3 * len(arrivals) :], strict=True))
+    def _judge(self, cycle: _Cycle, places: list[int], numbers: Float64) -> None:
+        arrivals, at_step = numbers[: 3 * len(places)].reshape(-1, 3), numbers[3 * len(places) :]
         kept, lost = [], []
-        for place in sorted({arrival.place for arrival in arrivals}):
-            mine = [(a, row) for a, row in zip(arrivals, rows, strict=True) if a.place == place]
-            if not any(np.isfinite(row[0]) and row[0] > 0 for _, row in mine):
-                continue
-            cleared = any(arrival.was_none or row[2] > 0 for arrival, row in mine)
-            kept.append(mine[0][1][1] > 0 and not cleared)
-            lost.append(sizes.get(place, 0.0) == 0)
-        cycle.num_kept = cycle.num_kept + 1 if kept and all(kept) else 0
-        cycle.num_lost = cycle.num_lost + 1 if lost and all(lost) else 0
-        for check, num in (("missing-zero-grad", cycle.num_kept), ("zero-grad-misplaced", cycle.num_lost)):
-            if num >= _CONFIRMED and (check, name) not in self._said:
-                self._said.add((check, name))
-                self._say(check, {"where": [name] if name else [], "value": num, "line": cycle.line})
+        for place in sorted(set(places)):
+            sizes, is_kept, is_clear = arrivals[np.equal(places, place)].T
+            if (np.isfinite(sizes) & (sizes > 0)).any():
+                kept.append(is_kept[0] > 0 and not is_clear.any())
+                lost.append(at_step[place] == 0)
+        for check, found in (("missing-zero-grad", kept), ("zero-grad-misplaced", lost)):
+            cycle.in_a_row[check] = cycle.in_a_row[check] + 1 if found and all(found) else 0
+            num = cycle.in_a_row[check]
+            if num >= _CONFIRMED:
+                self._facts.say_once(check, [cycle.name], about=cycle.name, value=num, line=cycle.line)
+
+
+def _arrive(cycle: _Cycle, place: int, gradient: Tensor) -> None:
+    if not readable(gradient):
+        return
+    parameter, before = cycle.tracked[place], cycle.applied.get(place)
+    there = _gradient(parameter)
+    size = _largest(gradient, parameter)
+    with apart(gradient.device):
+        is_kept, is_clear = torch.zeros_like(size), torch.full_like(size, parameter.grad is None)
+        if there is not None:
+            is_clear = _largest(there, parameter) == 0
+            if before is not None:
+                is_kept = (there == before).all() & ~is_clear
+        cycle.arrivals.append((place, torch.stack([size, is_kept.double(), is_clear.double()])))
+
+
+def _gradient(parameter: Tensor) -> Tensor | None:
+    gradient = parameter.grad
+    return gradient if gradient is not None and readable(gradient) else None
+
+
+def _largest(gradient: Tensor | None, parameter: Tensor) -> Tensor:
+    """The largest magnitude of a gradient, 0 of none."""
+    with apart(parameter.device):
+        if gradient is None:
+            return torch.zeros((), dtype=torch.float64, device=parameter.device)
+        return gradient.detach().abs().amax().double()
 
 
 def _some(optimizer: Optimizer) -> list[Tensor]:
     """A few small parameters, spread over all of them, on one device."""
-    all_of_them = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad and readable(p)]
+    all_of_them = [p for p in of_groups(optimizer) if p.requires_grad and readable(p)]
     fit = [p for p in all_of_them if 2 <= p.numel() <= _SMALL]
     fit = fit or sorted(all_of_them, key=Tensor.numel)[:_MOST_TRACKED]
     fit = [p for p in fit if p.device == fit[0].device]
