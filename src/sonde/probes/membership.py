@@ -13,7 +13,7 @@ from sonde.core.records import Float64
 from sonde.probes.apart import apart
 from sonde.probes.facts import Facts
 from sonde.probes.hooks import Hooks, first_tensor, readable
-from sonde.probes.parameters import embedding_tables, of_groups, of_models, parameter_names
+from sonde.probes.parameters import embedding_tables, of_groups, of_models, parameter_names, weights_of
 from sonde.probes.settings import on_host
 from sonde.probes.stacks import user_line
 
@@ -162,8 +162,7 @@ class Membership:
         self._tell_frozen("frozen-parameter", [p for p in unmoved if not p.requires_grad], line)
 
     def _tell_frozen(self, check: str, found: list[Tensor], line: str | None) -> None:
-        modules = [module for model in self._models.values() for module in model.modules()]
-        layers = {id(module.weight) for module in modules if isinstance(module, _LAYERS)}
+        layers = weights_of(self._models, _LAYERS)
         looked_at = [p for p in found if id(p) in layers and readable(p) and p.numel() >= 32]
         looked_at = [p for p in looked_at if p.device == looked_at[0].device]
         tables = embedding_tables(self._models)

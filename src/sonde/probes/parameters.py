@@ -101,8 +101,17 @@ def of_models(models: Mapping[str, nn.Module]) -> list[Tensor]:
 
 def embedding_tables(models: Mapping[str, nn.Module]) -> set[int]:
     """The weights of embeddings, as their `id`."""
-    modules = (module for model in models.values() for module in model.modules())
-    return {id(module.weight) for module in modules if isinstance(module, nn.Embedding | nn.EmbeddingBag)}
+    return weights_of(models, (nn.Embedding, nn.EmbeddingBag))
+
+
+def weights_of(models: Mapping[str, nn.Module], kinds: tuple[type[nn.Module], ...]) -> set[int]:
+    """The weights of modules of some classes, as their `id`.
+
+    Those that a parametrisation computes are none: asking for one would compute it, and a spectral norm changes by
+    that.
+    """
+    modules = (module for model in models.values() for module in model.modules() if isinstance(module, kinds))
+    return {id(weight) for module in modules if (weight := vars(module)["_parameters"].get("weight")) is not None}
 
 
 def num_parameters(optimizer: Optimizer) -> int:
