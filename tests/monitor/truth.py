@@ -3,6 +3,7 @@
 A training tells what happens in it; everything is kept as it was, and a series is worked out when it is asked for.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -390,7 +391,7 @@ class Truth:
         return exactly(norm_of([self.steps[at].after[n] for n in names]) / start if start else math.nan)
 
     def _norm_course(self, quantity: str, names: Sequence[str], at: int) -> Expected:
-        norms = [norm_of([s.gradients[n] for n in names if n in s.gradients]) for s in self.steps[1 : at + 1]]
+        norms = [self._gradient_norm(tuple(names), step) for step in range(1, at + 1)]
         if quantity == "norm_ema":
             return exactly(_average(norms, 0.99))
         return exactly(norms[-1] / _average(norms[:-1], 0.99))
@@ -491,7 +492,7 @@ class Truth:
 
     def _clip(self, quantity: str, optimizer: str, at: int) -> Expected:
         if quantity in ("rate", "strength"):
-            factors = [self._shortening(optimizer, step) for step in self.steps[1 : at + 1]][-100:]
+            factors = [self._shortening(optimizer, step) for step in range(max(1, at - 99), at + 1)]
             known = [factor for factor in factors if not math.isnan(factor)]
             cuts = [1 - factor for factor in known if factor < 1]
             return around(len(cuts) / len(known) if quantity == "rate" else float(np.mean(cuts)), 1e-6)
@@ -501,8 +502,15 @@ class Truth:
         factors = [factor for _, factor in clips if factor is not None]
         return exactly(math.nan if any(map(math.isnan, factors)) else min(factors))
 
-    def _shortening(self, optimizer: str, step: Step) -> float:
+    @functools.cache  # noqa: B019  # asked of every step by each that comes after it; a truth lives for one test
+    def _gradient_norm(self, names: tuple[str, ...], at: int) -> float:
+        gradients = self.steps[at].gradients
+        return norm_of([gradients[name] for name in names if name in gradients])
+
+    @functools.cache  # noqa: B019
+    def _shortening(self, optimizer: str, at: int) -> float:
         """By what factor clips have made the gradients of an optimiser shorter."""
+        step = self.steps[at]
         clips = step.clips[optimizer]
         factors = [factor for _, factor in clips if factor is not None]
         if len(factors) < len(clips):
