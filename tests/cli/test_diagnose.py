@@ -40,6 +40,58 @@ def test_json_is_the_documented_object(call: Call, tmp_path: Path) -> None:
     assert spike["evidence"][0]["tag"] == "loss"
 
 
+def _empty(folder: Path) -> Path:
+    with sonde.record(folder):
+        pass
+    return folder
+
+
+def _without_loss(folder: Path) -> Path:
+    with sonde.record(folder) as writer:
+        for step in range(1, 101):
+            writer.log(step, {"lr": 1e-3})
+    return folder
+
+
+def _of_three_steps(folder: Path) -> Path:
+    with sonde.record(folder) as writer:
+        for step in range(1, 4):
+            writer.log(step, {"loss": 1 / step, "lr": 1e-3})
+    return folder
+
+
+def _damaged(folder: Path) -> Path:
+    with sonde.record(folder) as writer:
+        for step in range(1, 301):
+            writer.log(step, {"loss": 1 / step, "lr": 1e-3})
+    segments = sorted((folder / "tables").rglob("*.parquet"))
+    segments[0].write_bytes(b"no parquet")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (_empty, "nothing was recorded"),
+        (_without_loss, "no loss was recorded"),
+        (_of_three_steps, "3 steps are too few"),
+        (_damaged, "damaged tables: tables/"),
+    ],
+)
+def test_a_run_of_which_too_little_is_known_is_not_called_healthy(
+    call: Call, tmp_path: Path, record: Callable[[Path], Path], why: str
+) -> None:
+    run = record(tmp_path / "run")
+    outcome = call("diagnose", run)
+    assert outcome.returncode == 3
+    assert "not enough to judge after" in outcome.stdout
+    assert why in outcome.stdout
+    assert "healthy" not in outcome.stdout
+    shown = strict_json.loads(call("diagnose", run, "--json").stdout)
+    assert shown["verdict"] == "unknown"
+    assert any(why in reason for reason in shown["not_enough"])
+
+
 def test_what_is_no_run_is_refused_with_2(call: Call, tmp_path: Path) -> None:
     outcome = call("diagnose", tmp_path / "nothing")
     assert outcome.returncode == 2

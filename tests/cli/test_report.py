@@ -13,7 +13,7 @@ def test_without_options_a_page_is_written_here_and_its_path_printed(
     monkeypatch.chdir(tmp_path)
     outcome = call("report", runs / "healthy")
     assert (outcome.returncode, outcome.stdout) == (0, "healthy.html\n")
-    assert outcome.stderr == "sonde: The training is healthy.\n"
+    assert outcome.stderr == "sonde: The training is healthy, with notes.\n"
     assert (tmp_path / "healthy.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 

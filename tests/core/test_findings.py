@@ -384,6 +384,7 @@ def test_the_json_of_a_diagnosis_is_the_documented_one() -> None:
         "findings": [EXPLODING.to_json()],
         "not_measured": ["activations"],
         "own_settings": {"off": [], "changed": {}, "ignored": {}},
+        "not_enough": [],
     }
 
 
@@ -395,7 +396,7 @@ def test_the_example_of_the_reference_page_is_a_diagnosis() -> None:
 def test_a_diagnosis_gives_its_findings_when_iterated_and_prints_them() -> None:
     diagnosis = Diagnosis(run="runs/demo", steps=2000, findings=(EXPLODING,), not_measured=("gains", "attention"))
     assert list(diagnosis) == [EXPLODING]
-    assert str(diagnosis) == (f"{EXPLODING}\n\nruns/demo: critical after 2000 steps\nnot measured: gains, attention")
+    assert str(diagnosis) == (f"{EXPLODING}\n\nruns/demo: critical after 2,000 steps\nnot measured: gains, attention")
 
 
 def test_a_newer_schema_is_refused_before_anything_else_is_read() -> None:

@@ -6,13 +6,23 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
+from sonde.core.causes import Cause
+from sonde.core.findings import Finding, Severity
+from sonde.core.remedies import Remedy
 from sonde.diagnosis.post_epoch import PostEpoch, PostEpochState
+from sonde.diagnosis.remedies import remedies_for
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
+from sonde.rules.picture import Picture
 from sonde.rules.scene import Scene
 
 SLOWING = ((3.5, 2.8, 2.7, 2.68), (3.2, 2.1, 2.0, 1.98))
 UNDERFITTING = ((4.6, 4.4, 4.2, 4.1), (4.5, 4.2, 4.0, 3.9))
 OVERFITTING = ((3.6, 2.8, 2.6, 2.7), (3.5, 2.1, 1.2, 0.8))
+
+
+def _remedies(cause: Cause) -> Sequence[Remedy]:
+    return remedies_for(cause, Picture(lr=0.1, grad_median=2.0))
+
 
 Told = list[tuple[int, dict[str, float]]]
 
@@ -61,23 +71,33 @@ def test_the_gap_is_held_against_a_tenth_of_the_first_validation_where_training_
 @pytest.mark.parametrize(
     ("losses", "verdict", "said"),
     [
-        (SLOWING, "slowing", ["improved by 0.7%, less than 1%", "35% above training", "halve the learning rate"]),
-        (UNDERFITTING, "underfitting", ["both losses have come down little", "larger model"]),
-        (OVERFITTING, "overfitting", ["got worse by 3.8%", "238% above training", "keep the weights of step 3"]),
+        (
+            SLOWING,
+            "slowing",
+            ["improved by 0.7%, less than 1%", "35% above training", "lower the learning rate 0.1 → 0.05"],
+        ),
+        (UNDERFITTING, "underfitting", ["both losses have come down little", "one step larger"]),
+        (
+            OVERFITTING,
+            "overfitting",
+            ["got worse by 3.8%", "238% above training", "keep the checkpoint with the best validation"],
+        ),
     ],
 )
 def test_the_three_scenarios_are_told_with_issues_and_suggestions(
     losses: tuple[Sequence[float], Sequence[float]], verdict: str, said: list[str]
 ) -> None:
-    lines = PostEpoch().report(_run(_rows(*losses))[0])
+    lines = PostEpoch().report(_run(_rows(*losses))[0], _remedies)
     assert lines[0].startswith(f"epoch 4: {verdict};")
     assert all(any(part in line for line in lines[1:]) for part in said), lines
 
 
 def test_a_healthy_epoch_is_one_line_and_none_is_none() -> None:
-    assert PostEpoch().report(PostEpoch().init()) == []
-    assert PostEpoch().report(_run(_rows((2.0,), (2.1,)))[0]) == ["epoch 1: validation 2, training 2.1, gap -5%"]
-    assert PostEpoch().report(_run(_rows((2.0, 1.5), (2.1, 1.5)))[0]) == [
+    assert PostEpoch().report(PostEpoch().init(), _remedies) == []
+    assert PostEpoch().report(_run(_rows((2.0,), (2.1,)))[0], _remedies) == [
+        "epoch 1: validation 2, training 2.1, gap -5%"
+    ]
+    assert PostEpoch().report(_run(_rows((2.0, 1.5), (2.1, 1.5)))[0], _remedies) == [
         "epoch 2: healthy; validation 1.5 (25.0% better, good), training 1.5, gap 0%; learning rate fine"
     ]
 
@@ -92,19 +112,22 @@ def test_a_healthy_epoch_is_one_line_and_none_is_none() -> None:
     ],
 )
 def test_an_improvement_is_told_with_its_band(validation: float, band: str) -> None:
-    assert f"({band})" in PostEpoch().report(_run(_rows((2.0, validation), (2.0, 1.9)))[0])[0]
+    assert f"({band})" in PostEpoch().report(_run(_rows((2.0, validation), (2.0, 1.9)))[0], _remedies)[0]
 
 
 def test_the_band_of_good_progress_is_a_setting() -> None:
     evaluation = PostEpoch(rule=EpochAssessment(good_improvement=0.02))
-    assert "(2.5% better, good)" in evaluation.report(_run(_rows((2.0, 1.95), (2.0, 1.9)), evaluation)[0])[0]
+    assert "(2.5% better, good)" in evaluation.report(_run(_rows((2.0, 1.95), (2.0, 1.9)), evaluation)[0], _remedies)[0]
 
 
 @pytest.mark.parametrize(
     ("losses", "said"),
     [
-        ([2.0] * 40, ["; learning rate too low", "raise the learning rate (0.1 → 0.5)"]),
-        ([2.0] * 5 + [8.0] * 20 + [3.0] * 15, ["; learning rate too high", "lower the learning rate (0.1 → 0.02)"]),
+        ([2.0] * 40, ["; learning rate too low", "raise the learning rate 0.1 → 0.5"]),
+        (
+            [2.0] * 5 + [8.0] * 20 + [3.0] * 15,
+            ["; learning rate too high", "lower the learning rate 0.1 → 0.01", "clip the global gradient norm at 2"],
+        ),
         (list(np.linspace(2.0, 1.0, 40)), ["; learning rate fine"]),
         ([2.0] * 10, []),
     ],
@@ -113,7 +136,7 @@ def test_the_band_of_good_progress_is_a_setting() -> None:
 def test_the_learning_rate_is_judged_after_the_first_epoch_already(losses: list[float], said: list[str]) -> None:
     rows = [{"loss": loss, "lr": 0.1} for loss in losses]
     rows[-1] |= {"val/loss": 2.0, "epoch": 1.0}
-    lines = PostEpoch().report(_run(rows)[0])
+    lines = PostEpoch().report(_run(rows)[0], _remedies)
     assert len(lines) == max(len(said), 1)
     assert all(part in line for part, line in zip(said, lines, strict=False))
     assert ("learning rate" in lines[0]) == bool(said)
@@ -132,7 +155,7 @@ def test_the_learning_rate_is_judged_after_the_first_epoch_already(losses: list[
 def test_the_learning_rate_is_validated_by_losses_and_updates(
     losses: tuple[Sequence[float], Sequence[float]], more: Mapping[str, float], rate: str
 ) -> None:
-    lines = PostEpoch().report(_run(_rows(*losses, more=more))[0])
+    lines = PostEpoch().report(_run(_rows(*losses, more=more))[0], _remedies)
     assert lines[0].endswith(f"; learning rate {rate}")
     assert any("the learning rate" in line for line in lines[1:]) == (rate != "fine")
 
@@ -141,7 +164,7 @@ def test_a_rate_at_the_end_of_its_schedule_is_never_too_low() -> None:
     rows = _rows((2.0, 1.0, 0.999), (2.0, 1.0, 0.999), more={"update/ratio": 1e-9})
     for row, lr in zip(rows, (0.1, 0.1, 0.001), strict=True):
         row["lr"] = lr
-    assert PostEpoch().report(_run(rows)[0])[0].endswith("learning rate fine")
+    assert PostEpoch().report(_run(rows)[0], _remedies)[0].endswith("learning rate fine")
 
 
 def test_the_learning_rate_is_validated_after_the_epochs_that_were_given_and_all_later_ones() -> None:
@@ -151,13 +174,13 @@ def test_the_learning_rate_is_validated_after_the_epochs_that_were_given_and_all
     state = evaluation.init()
     for epoch, row in enumerate(rows, 1):
         state, _ = evaluation.step(state, Scene(epoch, row, {}, ()))
-        judged.append("learning rate" in evaluation.report(state)[0])
+        judged.append("learning rate" in evaluation.report(state, _remedies)[0])
     assert judged == [False, True, False, False, True, True, True]
 
 
 def test_a_long_run_is_held_against_its_very_first_epoch() -> None:
     losses = [2.0, 1.5, 1.0, *[0.5] * 60]
-    lines = PostEpoch().report(_run(_rows(losses, losses))[0])
+    lines = PostEpoch().report(_run(_rows(losses, losses))[0], _remedies)
     assert lines[0] == "epoch 63: plateau; validation 0.5 (0.0% better, poor), training 0.5, gap 0%; learning rate fine"
 
 
@@ -165,7 +188,7 @@ def test_thresholds_are_the_rules() -> None:
     rule = EpochAssessment(least_improvement=0.05, widest_gap=0.5, patience=2)
     state, told = _run(_rows(*SLOWING), PostEpoch(rule=rule))
     assert told[-1][1]["plateau_detected"] == 1.0
-    lines = PostEpoch(rule=rule).report(state)
+    lines = PostEpoch(rule=rule).report(state, _remedies)
     assert lines[0].startswith("epoch 4: plateau")
     assert "less than 5% in each of the last 2 epochs" in lines[1]
     assert not any("above training" in line for line in lines)
@@ -195,7 +218,7 @@ def test_without_epochs_every_evaluation_is_one() -> None:
     rows = [{"loss": 1.0}, {"loss": 1.0, "val/loss": 2.0}, {"loss": 1.0}, {"loss": 1.0, "val/loss": 1.5}]
     state, told = _run(rows)
     assert [step for step, _ in told] == [2, 4]
-    assert PostEpoch().report(state)[0].startswith("epoch 2: ")
+    assert PostEpoch().report(state, _remedies)[0].startswith("epoch 2: ")
 
 
 def test_values_that_are_not_finite_and_losses_about_zero_are_borne() -> None:
@@ -203,4 +226,34 @@ def test_values_that_are_not_finite_and_losses_about_zero_are_borne() -> None:
     assert [step for step, _ in told] == [1, 4]
     state, told = _run(_rows((-1.0, -1.5, 0.0, -0.5), (-1.0, -1.2, 0.0, 0.1)))
     assert all(np.isfinite(value) for _, values in told for value in values.values())
-    assert len(PostEpoch().report(state)) == 1
+    assert len(PostEpoch().report(state, _remedies)) == 1
+
+
+@pytest.mark.parametrize("losses", [SLOWING, UNDERFITTING, OVERFITTING])
+def test_while_an_alarm_is_open_only_the_numbers_are_told_and_where_to_look(
+    losses: tuple[Sequence[float], Sequence[float]],
+) -> None:
+    """Two voices contradict each other: one line said to lower the rate, the next to raise it."""
+    alarm = Finding(
+        code="LOS003",
+        name="loss-diverges",
+        severity=Severity.CRITICAL,
+        first_step=12,
+        last_step=40,
+        open=True,
+        message="the loss rose from 2 to 40",
+    )
+    lines = PostEpoch().report(_run(_rows(*losses))[0], _remedies, [alarm])
+    assert lines[0].startswith("epoch 4: validation ")
+    assert "learning rate" not in lines[0]
+    assert lines[1:] == ["  see LOS003 loss-diverges (critical, since step 12)"]
+
+
+@pytest.mark.parametrize("losses", [SLOWING, UNDERFITTING, OVERFITTING])
+def test_what_to_try_is_what_the_remedies_of_the_cause_say(
+    losses: tuple[Sequence[float], Sequence[float]],
+) -> None:
+    tried = [line.removeprefix("  try: ") for line in PostEpoch().report(_run(_rows(*losses))[0], _remedies)[1:]]
+    known = {remedy.text for cause in Cause for remedy in _remedies(cause)}
+    assert [line for line in tried if not line.startswith("  issue: ")]
+    assert {line for line in tried if not line.startswith("  issue: ")} <= known

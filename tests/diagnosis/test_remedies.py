@@ -58,15 +58,27 @@ def test_a_rate_that_became_too_high_is_lowered_by_the_largest_update_that_is_no
     assert factor(ratio_start=math.nan) == 0.1
 
 
-def test_a_rate_too_low_is_raised_to_three_times_the_updates_that_are_usual_at_that_age() -> None:
+def test_a_rate_too_low_is_raised_towards_three_times_the_usual_updates_and_never_by_more_than_five() -> None:
     def factor(**known: float) -> object:
         return remedies_for(Cause.LR_TOO_LOW, Picture(**known))[0].args["factor"]  # type: ignore[arg-type]
 
-    assert factor(step=300, ratio=1e-4) == 300.0
-    assert factor(step=300, ratio=3e-4) == 100.0
-    assert factor(step=300, ratio=1e-9) == 300.0
-    assert factor(step=5_000, ratio=1e-4) == 30.0
-    assert factor() == 10.0
+    assert factor(step=300, ratio=1e-4) == 5.0
+    assert factor(step=300, ratio=1e-9) == 5.0
+    assert factor(step=300, ratio=7.5e-3) == 4.0
+    assert factor(step=5_000, ratio=1e-4) == 5.0
+    assert factor() == 5.0
+
+
+def test_no_remedy_takes_its_value_from_what_was_not_measured_or_is_not_there() -> None:
+    def actions(cause: Cause, picture: Picture, *, is_fp16: bool | None = None) -> list[Action]:
+        return [remedy.action for remedy in remedies_for(cause, picture, is_fp16=is_fp16)]
+
+    for cause in Cause:  # as of an import without gradients
+        assert Action.CLIP not in actions(cause, Picture(lr=0.1))
+        assert Action.USE_BF16 not in actions(cause, Picture(), is_fp16=False)
+    assert actions(Cause.PRECISION_OVERFLOW, Picture(), is_fp16=True)[0] is Action.USE_BF16
+    assert actions(Cause.LR_TOO_LOW, Picture(lr=1e-3, lr_peak=1e-3)) == [Action.RAISE_LR]
+    assert actions(Cause.LR_TOO_LOW, Picture(lr=1e-5, lr_peak=1e-3)) == []  # a schedule's end
 
 
 def test_gradients_that_explode_from_the_start_are_a_matter_of_initialisation_later_ones_of_clipping() -> None:
@@ -77,13 +89,14 @@ def test_gradients_that_explode_from_the_start_are_a_matter_of_initialisation_la
     assert first(grad_start=2.0, grad_median=500.0, grad_norm=900.0).args == {"max_norm": 2.0}
     for latest in (900.0, math.inf, math.nan):
         assert first(grad_start=2.0, grad_median=1.0, grad_norm=latest).args == {"max_norm": 1.0}
-    assert first().action is Action.CLIP
+    assert first().action is Action.LOWER_LR, "a clip has no value where no norm is known"
 
 
 @pytest.mark.parametrize("cause", [Cause.DEAD_UNITS, Cause.SATURATED_UNITS, Cause.EXPLODING_GRADIENTS])
 def test_what_a_first_step_as_large_as_the_weights_has_done_is_undone_by_smaller_ones(cause: Cause) -> None:
     def actions(ratio: float) -> list[Action]:
-        return [remedy.action for remedy in remedies_for(cause, Picture(ratio_start=ratio, ratio_peak=ratio))]
+        picture = Picture(ratio_start=ratio, ratio_peak=ratio, grad_median=2.0)
+        return [remedy.action for remedy in remedies_for(cause, picture)]
 
     assert actions(0.5)[0] is Action.LOWER_LR
     assert actions(0.5).count(Action.LOWER_LR) == 1

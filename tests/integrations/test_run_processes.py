@@ -276,7 +276,7 @@ def test_two_ranks_under_torchrun_record_beside_each_other(bench: Bench) -> None
 def test_the_end_gives_a_verdict(bench: Bench) -> None:
     bench.write(TRAINING + "    for i in range(30):\n        step()\n")
     outcome = bench.watched(SONDE_DOCTOR="process")
-    assert "Sonde: healthy after 30 steps (finished)" in outcome.err
+    assert "Sonde: healthy, with notes, after 30 steps (finished)" in outcome.err
     assert "watching took" in outcome.err
     assert str(bench.folder / "run") in outcome.err
     assert bench.run.steps == 30

@@ -190,8 +190,8 @@ def test_an_empty_run_says_that_nothing_was_recorded(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "run"):
         pass
     told = report(tmp_path / "run")
-    assert str(told) == "Nothing was recorded yet, so nothing can be said."
-    assert "nothing can be said" in _Page(told.html()).text
+    assert str(told) == "There is not enough to judge: nothing was recorded."
+    assert "not enough to judge" in _Page(told.html()).text
 
 
 @pytest.mark.parametrize("tags", [("loss",), ("val/loss",), ("accuracy",), ("grad/norm@a", "grad/rms@a")])

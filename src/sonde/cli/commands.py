@@ -37,6 +37,7 @@ Exit status:
   0    done
   1    a run has findings of severity warning or above; an alert did not arrive
   2    wrong usage or configuration, or a run that cannot be read or written
+  3    a run of which too little was recorded to judge it
   130  interrupted
 """
 

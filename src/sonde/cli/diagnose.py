@@ -7,6 +7,8 @@ import typer
 
 from sonde.cli import checklists, console
 
+_NOT_ENOUGH = 3
+
 
 def diagnose(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.", show_default=False)],
@@ -23,7 +25,8 @@ def diagnose(
 ) -> None:
     """Say what is wrong with a run, with the evidence, the likely causes and what to try.
 
-    Works on finished and running trainings alike. The exit status is 1 where there is a warning or worse. What the
+    Works on finished and running trainings alike. The exit status is 0 for a healthy run, 1 where there is a warning or
+    worse, 3 where there is not enough to judge (nothing or no loss recorded, too few steps, damaged tables). What the
     run's own settings change is said behind the verdict.
 
     Example:
@@ -32,7 +35,7 @@ def diagnose(
       sonde diagnose runs/demo --json | jq .verdict
     """
     import sonde
-    from sonde.core.findings import Severity
+    from sonde.core.findings import Verdict
     from sonde.reports.diagnosing import by_default
     from sonde.reports.diagnosing import diagnose as judge
 
@@ -51,7 +54,7 @@ def diagnose(
         name = console.one_line(run)
         own = diagnosis.own_settings
         judged = f", judged by the run's own settings: {own}" if own else ""
-        console.say(f"{name}: {diagnosis.verdict} after {diagnosis.steps:,} steps{judged}")
+        console.say(f"{name}: {diagnosis.said}{judged}")
         if own:
             console.say(f"by the rules' defaults: sonde diagnose {name} --defaults")
         if own.ignored:
@@ -62,5 +65,9 @@ def diagnose(
             console.say(
                 f"{len(diagnosis.not_measured)} kinds of series were not measured: sonde diagnose {name} --json"
             )
-    if any(finding.severity >= Severity.WARNING for finding in diagnosis):
+        for problem in opened.problems:
+            console.say(f"could not be read: {problem}")
+    if diagnosis.verdict is Verdict.UNKNOWN:
+        raise typer.Exit(_NOT_ENOUGH)
+    if diagnosis.verdict in (Verdict.WARNING, Verdict.CRITICAL):
         raise typer.Exit(1)

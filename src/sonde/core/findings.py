@@ -22,6 +22,7 @@ from sonde.core.remedies import Remedy
 from sonde.core.strict_json import Json, number, to_number
 from sonde.core.tags import check_tag
 
+_SURE = 0.3  # below it, the cause that is named first is wrong more often than not
 _CODE = re.compile(r"[A-Z]{3}[0-9]{3}")
 _KEBAB = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 
@@ -68,13 +69,26 @@ _RANKS = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 class Verdict(enum.StrEnum):
-    """A run in one word: the severity of its worst finding."""
+    """A run in one word, the same everywhere.
+
+    Example:
+        >>> [verdict.words for verdict in Verdict]
+        ['healthy', 'healthy, with notes', 'not enough to judge', 'warning', 'critical']
+    """
 
     HEALTHY = "healthy"
     """There is no finding."""
     INFO = "info"
+    """There is something worth knowing, and no alarm."""
+    UNKNOWN = "unknown"
+    """There is no alarm, and not enough was recorded for that to mean something."""
     WARNING = "warning"
     CRITICAL = "critical"
+
+    @property
+    def words(self) -> str:
+        """As it is said to people."""
+        return {Verdict.INFO: "healthy, with notes", Verdict.UNKNOWN: "not enough to judge"}.get(self, self.value)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,6 +161,11 @@ class Suspect:
         if not 0 <= self.confidence <= 1:
             raise ValueError(f"`Suspect(confidence=...)` must be in [0, 1], got {self.confidence}.")
         _check_said("Suspect(because=...)", self.because)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is likely enough to act upon: a confidence of 0.3 at least."""
+        return self.confidence >= _SURE
 
     def __str__(self) -> str:
         return f"{self.cause} ({self.confidence:.2g}): {self.because}"
@@ -255,11 +274,20 @@ class Finding:
             head += f"  {printable.one_line(self.where[0])}" + (f" (+{others})" if others else "")
         body = [
             self.message,
-            *(f"{'    or' if i else 'likely'}: {suspect}" for i, suspect in enumerate(self.causes)),
+            *self._said_causes(),
             *(f"try {remedy}" for remedy in self.remedies),
             f"more: sonde explain {self.code}",
         ]
         return "\n".join([head, *(textwrap.indent(printable.lines(line), "  ") for line in body)])
+
+    def _said_causes(self) -> Iterator[str]:
+        first = "likely"
+        if self.causes and not self.causes[0].is_sure:
+            first = "perhaps"
+            tags = ", ".join(dict.fromkeys(item.tag for item in self.evidence))
+            yield "cause not known" + (f"; look at {tags} around step {self.first_step}" if tags else "")
+        for i, suspect in enumerate(self.causes):
+            yield f"{'or'.rjust(len(first)) if i else first}: {suspect}"
 
     @property
     def _when(self) -> str:
@@ -320,11 +348,14 @@ class Diagnosis:
         findings: What was found, closed findings included.
         not_measured: What could not be judged, in words: a healthy verdict does not cover it.
         own_settings: What the run's own settings changed about it.
+        not_enough: Why there is not enough to judge, in words; none where there is. Alarms count all the same.
 
     Example:
         >>> print(Diagnosis(run="runs/demo", steps=500, not_measured=("activations",)))
         runs/demo: healthy after 500 steps
         not measured: activations
+        >>> print(Diagnosis(run="runs/demo", steps=500, not_enough=("no loss was recorded",)))
+        runs/demo: not enough to judge after 500 steps: no loss was recorded
     """
 
     schema: ClassVar[int] = 1
@@ -334,26 +365,36 @@ class Diagnosis:
     findings: tuple[Finding, ...] = ()
     not_measured: tuple[str, ...] = ()
     own_settings: OwnSettings = field(default_factory=OwnSettings)
+    not_enough: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_said("Diagnosis(run=...)", self.run)
         object.__setattr__(self, "steps", _step("Diagnosis(steps=...)", self.steps))
         object.__setattr__(self, "findings", _tuple_of(Finding, "Diagnosis(findings=...)", self.findings))
         object.__setattr__(self, "not_measured", _tuple_of(str, "Diagnosis(not_measured=...)", self.not_measured))
+        object.__setattr__(self, "not_enough", _tuple_of(str, "Diagnosis(not_enough=...)", self.not_enough))
 
     @property
     def verdict(self) -> Verdict:
-        """The severity of the worst finding, open or closed."""
-        if not self.findings:
-            return Verdict.HEALTHY
-        return Verdict(max(finding.severity for finding in self.findings).value)
+        """The severity of the worst finding, open or closed; `unknown` where no alarm means nothing."""
+        worst = max((finding.severity for finding in self.findings), default=None)
+        if self.not_enough and not (worst is not None and worst.is_alarm):
+            return Verdict.UNKNOWN
+        return Verdict.HEALTHY if worst is None else Verdict(worst.value)
+
+    @property
+    def said(self) -> str:
+        """The verdict in words, with the reasons where there is not enough to judge."""
+        why = f": {'; '.join(self.not_enough)}" if self.verdict is Verdict.UNKNOWN else ""
+        words = self.verdict.words
+        return f"{words}{',' if ',' in words else ''} after {self.steps:,} steps{why}"
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
 
     def __str__(self) -> str:
         lines = [str(finding) + "\n" for finding in self.findings]
-        lines.append(f"{printable.one_line(self.run)}: {self.verdict} after {self.steps} steps")
+        lines.append(printable.one_line(f"{self.run}: {self.said}"))
         if self.own_settings:
             lines[-1] += f", judged by the run's own settings: {self.own_settings}"
         if self.not_measured:
@@ -369,6 +410,7 @@ class Diagnosis:
             "findings": [finding.to_json() for finding in self.findings],
             "not_measured": list(self.not_measured),
             "own_settings": self.own_settings.to_json(),
+            "not_enough": list(self.not_enough),
         }
 
     @classmethod
@@ -393,9 +435,11 @@ class Diagnosis:
                 steps=member(data, "steps", whole),
                 findings=member(data, "findings", list_of(Finding.from_json)),
                 not_measured=member(data, "not_measured", list_of(text)),
-                own_settings=(  # diagnoses of before have none
-                    member(data, "own_settings", OwnSettings.from_json) if "own_settings" in data else OwnSettings()
-                ),
+                # Diagnoses of before have neither.
+                own_settings=member(data, "own_settings", OwnSettings.from_json)
+                if "own_settings" in data
+                else OwnSettings(),
+                not_enough=member(data, "not_enough", list_of(text)) if "not_enough" in data else (),
             )
         verdict = member(data, "verdict", one_of(Verdict))
         if verdict is not diagnosis.verdict:

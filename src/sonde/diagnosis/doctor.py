@@ -161,7 +161,8 @@ class Doctor:
         evaluation = self._derived.get("evaluations")
         if not isinstance(evaluation, PostEpoch):
             return []
-        return evaluation.report(self._derived_states["evaluations"])
+        alarms = [finding for finding in self.findings() if finding.open and finding.severity.is_alarm]
+        return evaluation.report(self._derived_states["evaluations"], self._ranking.remedies, alarms)
 
     def state_dict(self) -> dict[str, Any]:
         """All that another doctor needs to go on as this one would, in values that JSON can say."""

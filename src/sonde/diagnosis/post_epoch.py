@@ -1,13 +1,15 @@
 """What is said after each epoch: how it went, what is amiss, and what to try."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from sonde.diagnosis.remedies import one_step_larger
+from sonde.core.causes import Cause
+from sonde.core.findings import Finding
+from sonde.core.remedies import Remedy
 from sonde.rules.generalisation.assessment import Assessment
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
 from sonde.rules.generalisation.epochs import Epochs
@@ -16,16 +18,18 @@ from sonde.rules.schedules.first_epoch import FirstEpoch
 from sonde.rules.schedules.first_epoch_spiked import FirstEpochSpiked
 from sonde.rules.schedules.first_epoch_still import FirstEpochStill
 
+Remedies = Callable[[Cause], Sequence[Remedy]]
+"""What to try against a cause, the best first."""
+
 
 class PostEpochState(NamedTuple):
-    """The epochs so far, the last update ratio and learning rates, the first epoch's losses, the model's width."""
+    """The epochs so far, the last update ratio and learning rates, the first epoch's losses."""
 
     epochs: Epochs = Epochs()
     ratio: float = float("nan")
     lr: float = float("nan")
     lr_peak: float = float("nan")
     first: FirstEpoch = FirstEpoch()
-    width: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,11 +65,14 @@ class PostEpoch:
         ...     state, values = evaluation.step(state, scene)
         >>> {tag.partition("/")[2]: round(value, 3) for tag, value in values.items()}
         {'improvement_rate': 0.007, 'train_val_gap': 0.354, 'plateau_detected': 0.0}
-        >>> print(*evaluation.report(state), sep=chr(10))
+        >>> from sonde.diagnosis.remedies import remedies_for
+        >>> from sonde.rules.picture import Picture
+        >>> remedies = lambda cause: remedies_for(cause, Picture(lr=0.1))
+        >>> print(*evaluation.report(state, remedies), sep=chr(10))
         epoch 4: slowing; validation 2.68 (0.7% better, poor), training 1.98, gap 35%; learning rate fine
           issue: validation improved by 0.7%, less than 1%
           issue: validation is 35% above training, more than 30%; alone it is no overfitting
-          try: halve the learning rate (0.1 → 0.05) or decay it; stop if what is left is not worth an epoch
+          try: lower the learning rate 0.1 → 0.05
     """
 
     rule: EpochAssessment = field(default_factory=EpochAssessment)
@@ -83,7 +90,6 @@ class PostEpoch:
             lr if math.isfinite(lr) else state.lr,
             float(np.fmax(state.lr_peak, lr)),
             state.first.after(scene),
-            state.width if scene.kinds.model is None else scene.kinds.model.width,
         )
         if not state.epochs.ended_at(scene.step):
             return state, {}
@@ -95,26 +101,35 @@ class PostEpoch:
         }
         return state, {tag: value for tag, value in values.items() if math.isfinite(value)}
 
-    def report(self, state: PostEpochState) -> list[str]:
+    def report(self, state: PostEpochState, remedies: Remedies, alarms: Sequence[Finding] = ()) -> list[str]:
         """The lines to print after the epoch that ended last; none before the first, one where all is well.
 
-        Losses that are not above zero have no scale: of those only the numbers are told.
+        Losses that are not above zero have no scale: of those only the numbers are told. While there are alarms, the
+        numbers and the alarms: what to do is said there, and said once.
+
+        Args:
+            state: After the last step.
+            remedies: What helps against a cause in this training.
+            alarms: Those that are open.
         """
         ended = state.epochs.ended
         if not ended.num:
             return []
         found = self.rule.assessed(state.epochs)
-        headline = _headline(state, found)
-        if not (ended.first > 0 and ended.trainings[-1] > 0):
-            return [headline]
+        if alarms or not (ended.first > 0 and ended.trainings[-1] > 0):
+            return [_headline(state, found, judged=not alarms), *map(_pointer, alarms)]
         if ended.num == 1:
-            rate = _first_rate(state.first)
-            return [headline + (f"; learning rate {rate}" if rate else ""), *_tries(_advice(state, found, rate))]
-        rate = self._rate(state, found) if self.rule.judges_rate(state.epochs.number) else ""
+            rate, issues = _first_rate(state.first), []
+        else:
+            rate = self._rate(state, found) if self.rule.judges_rate(state.epochs.number) else ""
+            issues = list(self._issues(found))
+        headline = _headline(state, found) + (f"; learning rate {rate}" if rate else "")
+        suspected = _CAUSES.get(f"rate {rate}") or _CAUSES.get(found.verdict)
+        tried = remedies(suspected) if suspected is not None else ()
         return [
-            headline + (f"; learning rate {rate}" if rate else ""),
-            *(f"  issue: {issue}" for issue in self._issues(found)),
-            *_tries(_advice(state, found, rate)),
+            headline,
+            *(f"  issue: {issue}" for issue in issues),
+            *(f"  try: {remedy.text}" for remedy in tried),
         ]
 
     def _issues(self, found: Assessment) -> Iterator[str]:
@@ -153,34 +168,26 @@ def _first_rate(first: FirstEpoch) -> str:
     return "" if is_still and first.is_warming_up else "too low" if is_still else "fine"
 
 
-def _tries(advice: Iterator[str]) -> Iterator[str]:
-    return (f"  try: {one}" for one in advice)
+_CAUSES = {
+    "rate too high": Cause.LR_TOO_HIGH,
+    "rate too low": Cause.LR_TOO_LOW,
+    "slowing": Cause.PLATEAU,
+    "plateau": Cause.PLATEAU,
+    "overfitting": Cause.OVERFITTING,
+    "underfitting": Cause.UNDERFITTING,
+}
+"""Whose remedies are told, by what was found."""
 
 
-def _headline(state: PostEpochState, found: Assessment) -> str:
+def _pointer(alarm: Finding) -> str:
+    return f"  see {alarm.code} {alarm.name} ({alarm.severity}, since step {alarm.first_step})"
+
+
+def _headline(state: PostEpochState, found: Assessment, *, judged: bool = True) -> str:
     ended, rate = state.epochs.ended, found.improvement_rate
-    change = f" ({abs(rate):.1%} {'better' if rate >= 0 else 'worse'}, {found.progress})" if math.isfinite(rate) else ""
-    verdict = f" {found.verdict};" if found.verdict != "unknown" else ""
+    band = f", {found.progress}" if judged else ""
+    change = f" ({abs(rate):.1%} {'better' if rate >= 0 else 'worse'}{band})" if math.isfinite(rate) else ""
+    verdict = f" {found.verdict};" if judged and found.verdict != "unknown" else ""
     gap = f", gap {found.gap:.0%}" if math.isfinite(found.gap) else ""
     losses = f"validation {ended.validations[-1]:.4g}{change}, training {ended.trainings[-1]:.4g}{gap}"
     return f"epoch {state.epochs.number}:{verdict} {losses}"
-
-
-def _advice(state: PostEpochState, found: Assessment, rate: str) -> Iterator[str]:
-    if rate == "too high":
-        yield f"lower the learning rate{_change(state.lr, 0.2)}"
-    elif rate == "too low":
-        yield f"raise the learning rate{_change(state.lr, 5)}"
-    elif found.verdict in ("slowing", "plateau"):
-        yield f"halve the learning rate{_change(state.lr, 0.5)} or decay it; stop if what is left is not worth an epoch"
-    if found.verdict == "overfitting":
-        ended = state.epochs.ended
-        best = min(range(len(ended.validations)), key=ended.validations.__getitem__)
-        yield f"keep the weights of step {ended.steps[best]}, where validation was best"
-        yield "dropout 0.1, weight decay 0.01, label smoothing 0.1, or more data"
-    if found.verdict == "underfitting":
-        yield f"less dropout and weight decay, then a larger model: {one_step_larger(state.width)}"
-
-
-def _change(lr: float, factor: float) -> str:
-    return f" ({lr:.3g} → {factor * lr:.3g})" if math.isfinite(lr) and lr > 0 else ""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Finding, Severity, Suspect
+from sonde.core.remedies import Remedy
 from sonde.diagnosis.circumstances import Circumstances
 from sonde.diagnosis.evidence import TABLE, Row
 from sonde.diagnosis.preconditions import impossible
@@ -85,8 +86,14 @@ class Ranking:
             for cause in order
             if own[cause] >= _LEAST
         )
-        remedies = remedies_for(suspects[0].cause, self._picture, finding) if suspects else ()
+        remedies = self.remedies(suspects[0].cause, finding) if suspects and suspects[0].is_sure else ()
         return replace(finding, causes=suspects, remedies=tuple(remedies))
+
+    def remedies(self, cause: Cause, finding: Finding | None = None) -> Sequence[Remedy]:
+        """What to try against a cause in this training, the best first."""
+        circumstances = self._circumstances
+        is_fp16 = True if circumstances.is_scaled else circumstances.is_fp16
+        return remedies_for(cause, self._picture, finding, is_fp16=is_fp16)
 
     def scores(self, seen: Mapping[str, Finding]) -> dict[Cause, tuple[float, str]]:
         """Log-odds of every cause that can be, and what speaks for it most."""

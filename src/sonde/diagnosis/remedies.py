@@ -1,8 +1,8 @@
 """What to do about a cause, with values computed from the run.
 
 The defaults are those of long practice: half the learning rate for a plateau or drift, a fifth for update ratios out of
-range, a tenth for an explosion; clip at the usual norm of the run, or at 1 where it is not known. Where a rate is to
-blame and updates were measured, the factor is the one that brings them into the range that is usual at that age.
+range, a tenth for an explosion, five times a rate that is too low; clip at the usual norm of the run. Where a rate is
+too high and updates were measured, the factor is the one that brings them into the range that is usual at that age.
 
 Which remedy comes first was tried on trainings with known faults (`benchmarks/faults/remedy.py`).
 """
@@ -18,19 +18,36 @@ from sonde.core.strict_json import Json
 from sonde.rules.picture import Picture
 
 
-def remedies_for(cause: Cause, picture: Picture, finding: Finding | None = None) -> Sequence[Remedy]:
+def remedies_for(
+    cause: Cause, picture: Picture, finding: Finding | None = None, *, is_fp16: bool | None = None
+) -> Sequence[Remedy]:
     """The remedies of a cause in order, the best first; none where there is none that Sonde knows.
+
+    There is none for what was not measured, or is not there: no clip at the usual norm where no gradient was read, no
+    other format than float16 where nothing is float16, no other rate where a schedule has already ended it.
 
     Args:
         cause: What is to be undone.
         picture: Of the training, from which values are taken.
         finding: What the cause explains, for values that the picture does not hold.
+        is_fp16: Whether something is computed in float16; None where that is not known.
 
     Example:
         >>> print(remedies_for(Cause.LR_TOO_HIGH, Picture(lr=3e-3))[0])
         [opt-in]  lower the learning rate 0.003 → 0.0003
+        >>> remedies_for(Cause.MISSING_CLIPPING, Picture())
+        []
     """
-    remedies = [make(picture) for make in _REMEDIES.get(cause, ())]
+    return [
+        remedy
+        for remedy in _all_remedies(cause, picture, finding)
+        if not (remedy.action in _OF_FP16 and is_fp16 is False)
+    ]
+
+
+def _all_remedies(cause: Cause, picture: Picture, finding: Finding | None) -> Sequence[Remedy]:
+    """Those of a cause, whether they apply to this training or not."""
+    remedies = [remedy for make in _REMEDIES.get(cause, ()) if (remedy := make(picture)) is not None]
     norms = picture.grad_median, picture.grad_norm
     if cause is Cause.EXPLODING_GRADIENTS and finding is not None and finding.name == "weights-compound":
         return [_decay(picture), *remedies]  # clipped steps would let weights grow on
@@ -58,12 +75,17 @@ def _grows_with_depth(finding: Finding) -> bool:
     return last.value > last.expected if last.tag.startswith("act/") else last.value < last.expected
 
 
+_OF_FP16 = frozenset({Action.USE_BF16, Action.USE_LOSS_SCALING})
+"""What helps where numbers are float16."""
+_ENDED = 0.1
+"""Of its peak: a rate that has fallen so far is a schedule's end, and no rate to be raised."""
 _BY_STEPS = frozenset({Cause.DEAD_UNITS, Cause.SATURATED_UNITS, Cause.EXPLODING_GRADIENTS})
 """Causes that steps bring about which are far too large."""
 _MADE_ANEW = 0.3
 """Of the weights, changed by the first step: more than Adam's first step changes them in a training that goes well."""
 
-Make = Callable[[Picture], Remedy]
+Make = Callable[[Picture], Remedy | None]
+"""A remedy with its values; None where what it takes them from is not known, or it has no place."""
 
 
 def _usual_ratio(step: int) -> float:
@@ -90,10 +112,18 @@ def _rounded(value: float, *, least: float, most: float) -> float:
     return float(f"{min(max(value, least), most):.1g}")
 
 
-def _raise_lr(picture: Picture) -> Remedy:
+_MOST_RAISE = 5.0
+"""At a time: a rate that is far too low may be raised again, and one raised by a hundred ends in NaN."""
+
+
+def _raise_lr(picture: Picture) -> Remedy | None:
+    if picture.lr <= _ENDED * picture.lr_peak:
+        return None
     # Three times the usual: far below it all steps go the same way, and the ratio falls once they turn about.
-    factor = 3 * _usual_ratio(picture.step) / picture.ratio if picture.ratio > 0 else 10.0
-    return _lr(_rounded(factor, least=3.0, most=300.0))(picture)
+    factor = 3 * _usual_ratio(picture.step) / picture.ratio if picture.ratio > 0 else _MOST_RAISE
+    remedy = _lr(_rounded(factor, least=3.0, most=_MOST_RAISE))(picture)
+    again = f"{remedy.text}, and again while the loss falls faster for it"
+    return replace(remedy, text=again) if factor > _MOST_RAISE else remedy
 
 
 def _lower_lr_of(parameters: Sequence[str]) -> Remedy:
@@ -102,7 +132,7 @@ def _lower_lr_of(parameters: Sequence[str]) -> Remedy:
     return Remedy(action=Action.LOWER_LR, args=args, safety=Safety.OPT_IN, text=text)
 
 
-def _lr(factor: float) -> Make:
+def _lr(factor: float) -> Callable[[Picture], Remedy]:
     def make(picture: Picture) -> Remedy:
         action = Action.LOWER_LR if factor < 1 else Action.RAISE_LR
         word = "lower" if factor < 1 else "raise"
@@ -115,21 +145,26 @@ def _lr(factor: float) -> Make:
     return make
 
 
-def _usual_norm(picture: Picture) -> float:
-    """Of the gradient: the smaller of the latest median and the start's, one of which an explosion leaves alone."""
+def _usual_norm(picture: Picture) -> float | None:
+    """Of the gradient: the smaller of the latest median and the start's, one of which an explosion leaves alone.
+
+    None where neither is known.
+    """
     norms = [norm for norm in (picture.grad_median, picture.grad_start) if math.isfinite(norm) and norm > 0]
-    return min(norms, default=1.0)
+    return min(norms, default=None)
 
 
-def _clip(picture: Picture) -> Remedy:
-    usual = _usual_norm(picture)
+def _clip(picture: Picture) -> Remedy | None:
+    if (usual := _usual_norm(picture)) is None:
+        return None
     limit = float(f"{usual:.2g}")
     text = f"clip the global gradient norm at {limit:g}, its usual size"
     return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.OPT_IN, text=text)
 
 
-def _looser_clip(picture: Picture) -> Remedy:
-    usual = _usual_norm(picture)
+def _looser_clip(picture: Picture) -> Remedy | None:
+    if (usual := _usual_norm(picture)) is None:
+        return None
     limit = float(f"{2 * usual:.2g}")
     text = f"raise the clipping norm to {limit:g}, twice the usual gradient, so that only outliers are clipped"
     return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.OPT_IN, text=text)
@@ -231,7 +266,7 @@ def _capacity(picture: Picture) -> Remedy:
     return Remedy(action=Action.MORE_CAPACITY, safety=Safety.ADVICE, text=text)
 
 
-def _advice(action: Action, text: str, args: Mapping[str, Json] | None = None) -> Make:
+def _advice(action: Action, text: str, args: Mapping[str, Json] | None = None) -> Callable[[Picture], Remedy]:
     remedy = Remedy(action=action, args=args or {}, safety=Safety.ADVICE, text=text)
     return lambda _: remedy
 

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sonde.core import printable
-from sonde.core.findings import Finding, Severity
+from sonde.core.errors import TagNotFound
+from sonde.core.findings import Diagnosis, Finding
+from sonde.diagnosis.sufficiency import lacking
 from sonde.store.reader import load
 
 _MOST_LINES = 12
@@ -20,9 +22,15 @@ def epilogue(path: Path, findings: Sequence[Finding], *, judged: bool) -> str:
     """
     run = load(path)
     alarms = [finding for finding in findings if finding.severity.is_alarm]
-    worst = max((finding.severity for finding in findings), default=None)
-    verdict = ("healthy" if worst in (None, Severity.INFO) else str(worst)) if judged else "not judged"
-    lines = [f"Sonde: {verdict} after {run.steps:,} steps ({run.state.ending})"]
+    try:
+        run.series("loss", start=run.steps)
+        tags = ["loss"]
+    except TagNotFound:  # listing all tags takes longer, and few runs have no loss
+        tags = run.tags()
+    not_enough = lacking(run.steps, tags, run.unreadable_tables)
+    diagnosis = Diagnosis(run=str(path), steps=run.steps, findings=tuple(findings), not_enough=not_enough)
+    said = diagnosis.said if judged else f"not judged after {run.steps:,} steps"
+    lines = [f"Sonde: {said} ({run.state.ending})"]
     lines += [
         f"  {finding.code} {finding.name}  {finding.severity}  since step {finding.first_step}"
         for finding in alarms[:_MOST_LINES]

@@ -10,6 +10,7 @@ from sonde.core.findings import Diagnosis, Finding
 from sonde.core.own_settings import OwnSettings
 from sonde.diagnosis.across import ACROSS_RANKS
 from sonde.diagnosis.replay import replay
+from sonde.diagnosis.sufficiency import lacking
 from sonde.rules.configuring import configured, departures
 from sonde.rules.rule import Rule
 from sonde.store.between_ranks import between_ranks
@@ -35,6 +36,9 @@ def diagnose(
     Rules have their settings, each by itself, from the first of these that has it: the `profile`, what the run was
     recorded with, the configuration of the working directory (`sonde config`), the rule's default. What the run's own
     settings change, and which of them are ignored, is said: `Diagnosis.own_settings`.
+
+    A run of which nothing, no loss, fewer than 20 steps or damaged tables are there is not called healthy: where no
+    alarm was found in it the verdict is `unknown`, and `Diagnosis.not_enough` says why.
 
     Args:
         run: The run, or its folder.
@@ -80,7 +84,8 @@ def diagnose(
         model=opened.model,
         on_finding=on_finding,
     )
-    return replace(found, own_settings=own)
+    not_enough = lacking(found.steps, opened.tags(), opened.unreadable_tables)
+    return replace(found, own_settings=own, not_enough=not_enough)
 
 
 def by_default(profile: str | os.PathLike[str] | None = None) -> list[Rule]:

@@ -79,7 +79,7 @@ def report(
         ...             writer.log(step, {"loss": 1 / step, "lr": 0.1})
         ...     told = report(folder)
         >>> print(told)
-        The training is healthy.
+        The training is healthy, with notes.
         >>> told.markdown().count("## Health checklist")
         1
     """

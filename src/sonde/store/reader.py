@@ -106,6 +106,15 @@ class Run:
         return [f"{path}: {why}" for path, why in sorted(found.items())]
 
     @property
+    def unreadable_tables(self) -> list[str]:
+        """Tables, or pieces of tables, that could not be read so far, by their path inside of the run."""
+        found = {
+            path for (folder, _), table in self._tables.items() if folder == layout.TABLES for path in table.problems
+        }
+        found |= {path for path in self._problems if Path(path).is_relative_to(self.path / layout.TABLES)}
+        return sorted(str(Path(path).relative_to(self.path)) for path in found)
+
+    @property
     def branches(self) -> list[Branch]:
         """All lines of steps; the last is the current one."""
         path = self.path / layout.BRANCHES

@@ -13,7 +13,6 @@ from sonde.reports.quantities import count, number, quantity, seconds
 from sonde.reports.sections.findings import spoken
 from sonde.reports.subject import Subject
 
-_SHORT = 20  # steps: no rule has seen enough before
 _ENDINGS = {
     Ending.LIVE: "It is still running.",
     Ending.EXITED: "The process ended without closing the run.",
@@ -28,7 +27,7 @@ def opening(subject: Subject) -> tuple[Block, ...]:
     """The verdict and the key numbers."""
     if not subject.last:
         return (Card("info", (sentence(subject),), (), is_verdict=True),)
-    kind = "info" if subject.diagnosis.steps < _SHORT else "ok"
+    kind = "info" if subject.diagnosis.not_enough else "ok"
     lead = subject.alarms[0] if subject.alarms else None
     if lead is not None:
         kind = max(finding.severity for finding in subject.alarms).value
@@ -49,8 +48,6 @@ def sentence(subject: Subject) -> str:
 
 
 def _verdict(subject: Subject) -> str:
-    if not subject.last:
-        return "Nothing was recorded yet, so nothing can be said."
     if not subject.alarms:
         return _calm(subject)
     lead = subject.alarms[0]
@@ -66,15 +63,14 @@ def _verdict(subject: Subject) -> str:
 
 
 def _calm(subject: Subject) -> str:
-    if not subject.has("loss"):
-        return "No loss was recorded, so little can be said."
-    if (steps := subject.diagnosis.steps) < _SHORT:
-        return f"Nothing is wrong so far, but {count(steps, 'step')} are too few to judge."
+    if reasons := subject.diagnosis.not_enough:
+        return f"There is not enough to judge: {'; '.join(reasons)}."
+    healthy = subject.diagnosis.verdict.words
     if subject.state.ending is Ending.LIVE:
-        return "The training is healthy so far."
+        return f"The training is {healthy} so far."
     if subject.state.ending is Ending.FINISHED:
-        return "The training is healthy."
-    return "The training was healthy as far as it went."
+        return f"The training is {healthy}."
+    return f"The training was {healthy} as far as it went."
 
 
 def _because(finding: Finding) -> str:
