@@ -49,6 +49,11 @@ class FirstUpdate:
         self._num_looks = 0
 
     @property
+    def is_fresh(self) -> bool:
+        """Whether it was told of nothing yet."""
+        return not self._kept and not self._num_looks
+
+    @property
     def parameters(self) -> list[Tensor]:
         """Those that have gradients."""
         return [kept.parameter for kept in self._kept]

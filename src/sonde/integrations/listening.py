@@ -35,13 +35,16 @@ class Listening:
     def guarded(self, function: Callable[..., None]) -> Callable[..., None]:
         """The same function as a listener."""
         is_compiling, this_thread, clock = torch.compiler.is_compiling, threading.get_ident, time.perf_counter
+        failed = self._guard.failed
 
         def call(*args: Any) -> None:
             if self.is_over or is_compiling() or (self.thread and self.thread != this_thread()):
                 return
             began = clock()
-            with self._guard:
+            try:  # the guard's `with` would be two calls more, at each of the events of each step
                 function(*args)
+            except Exception as error:
+                failed(error)
             self._own_s += clock() - began
 
         return call

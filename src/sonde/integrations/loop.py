@@ -100,6 +100,8 @@ class Loop:
         """What the watch has charged itself with since the last step, while it was called from here."""
         self._trainings = Trainings(script, start, self._settings, self._say)
         self._iterations = Iterations()
+        self._is_looking = True
+        """Whether it is asked where the losses of this iteration come from."""
         self._losses, self._passes = Losses(), Passes()
         self._validation = Validation(self._passes)
         self._first = FirstUpdate()
@@ -143,12 +145,6 @@ class Loop:
     def _watch(self) -> Watch | None:
         return self._trainings.watch
 
-    @property
-    def _is_looking(self) -> bool:
-        """Whether it is asked where the losses of this iteration come from."""
-        num = self._iterations.num_closed
-        return num < _LOOK_STEPS or num % (_OFTEN if num < _LOOK_OFTEN_STEPS else _SELDOM) == 0
-
     # What is trained.
 
     def _on_compile(self, _what: Any) -> None:
@@ -176,6 +172,7 @@ class Loop:
         self._trainings.forget()
         self._roots.forget()
         self._iterations.begin_anew()
+        self._is_looking = True
         self._passes.training = None
         self._validation = Validation(self._passes)
         self._by_hand = None
@@ -197,7 +194,7 @@ class Loop:
 
     def before_model(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """A whole model is about to be called: a new iteration, or an evaluation."""
-        if self._in_backward or self._watch is None:
+        if self._in_backward or self._trainings.watch is None:
             return
         is_evaluation = self._validation.called(module)
         if self._in_step:  # in a closure
@@ -237,7 +234,10 @@ class Loop:
         optimizers = self._trainings.optimizers
         if isinstance(what, nn.Module):
             self._look_for_update()
-        if self._watch is None:
+        is_watched = self._trainings.watch is not None
+        if is_watched and not self._iterations.has_parts:  # nothing was, as at nearly all steps
+            return
+        if not is_watched:
             self._early.clear()
             self._iterations.clear()
         is_all = id(what) in optimizers or what in self._roots
@@ -285,10 +285,11 @@ class Loop:
             return
         if self._by_hand is not None:
             self._by_hand.begins()
-        self._validation.differentiated(_listed(event.tensors))
-        loss, weight = _single(event.tensors), _single(event.gradients)
-        if loss is None and event.gradients is None:
-            loss = _sum(_listed(event.tensors))
+        tensors, gradients = event.tensors, event.gradients
+        self._validation.differentiated(_listed(tensors))
+        loss, weight = _single(tensors), None if gradients is None else _single(gradients)
+        if loss is None and gradients is None:
+            loss = _sum(_listed(tensors))
         if loss is None or (self._in_step and self._closure_losses):
             return  # in a line search the loss of the step is the one at its beginning
         if self._in_step:
@@ -301,7 +302,7 @@ class Loop:
         if not self._in_step:
             self._go_on()
         given = origin.unscaled if origin is not None and origin.unscaled is not None else loss
-        site, name = caller(is_weighted=event.gradients is not None)
+        site, name = caller(is_weighted=gradients is not None)
         part = Part(site, name, given.detach() if event.retained else given, weight)
         if len(self._trainings.optimizers) < 2 and self._iterations.is_repeated(part):
             whole, parts = self._iterations.micro_step()
@@ -360,20 +361,23 @@ class Loop:
         if id(optimizer) in self._in_step:  # a subclass that calls super().step()
             self._in_step.append(id(optimizer))
             return
-        self._first = FirstUpdate()
+        if not self._first.is_fresh:
+            self._first = FirstUpdate()
         self._early.clear()
-        self._begin()
-        if self._watch is None:
+        trainings, key = self._trainings, id(optimizer)
+        if trainings.watch is None:
+            self._begin()
+        if trainings.watch is None:
             return
-        if id(optimizer) not in self._trainings.optimizers:
-            if self._trainings.is_another(optimizer):
+        if key not in trainings.optimizers:
+            if trainings.is_another(optimizer):
                 self._begin_another(optimizer)
-            if self._watch is None or id(optimizer) not in self._trainings.optimizers:
+            if trainings.watch is None or key not in trainings.optimizers:
                 self._iterations.drop()
-                self._trainings.leave_out(optimizer)
+                trainings.leave_out(optimizer)
                 return
-        self._trainings.goes_on()
-        if id(optimizer) in self._iterations.stepped:
+        trainings.goes_on()
+        if key in self._iterations.stepped:
             self._close()
         if not self._iterations.has_parts:  # a closure will call `backward`, or `torch.autograd.grad` was
             self._go_on()
@@ -385,15 +389,16 @@ class Loop:
             if self._iterations.num_closed:
                 self._report()
         if self._passes.trained():
-            self._watch.epoch()
-        self._in_step.append(id(optimizer))
+            trainings.watch.epoch()
+        self._in_step.append(key)
         self._closure_losses = 0
 
     def _after_step(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
-        if id(optimizer) in self._in_step:
-            self._in_step.remove(id(optimizer))
-            if id(optimizer) not in self._in_step:
-                self._iterations.step(id(optimizer))
+        key, in_step = id(optimizer), self._in_step
+        if key in in_step:
+            in_step.remove(key)
+            if key not in in_step:
+                self._iterations.step(key)
 
     def _on_scaler_step(self, event: ScalerStep) -> None:
         key = id(event.optimizer)
@@ -460,18 +465,21 @@ class Loop:
     def _close(self) -> None:
         """If an optimiser has made a step, the iteration is over."""
         self._look_for_update()
-        if self._watch is None or not self._iterations.stepped or self._in_step:
+        watch = self._trainings.watch
+        if watch is None or self._in_step or not self._iterations.stepped:
             return
         whole, parts = self._iterations.close(self._trainings.optimizers)
-        if self._iterations.num_closed == 1:  # only now is it known how many calls of `backward` make a loss
+        num_closed = self._iterations.num_closed
+        self._is_looking = _is_looked_at(num_closed)
+        if num_closed == 1:  # only now is it known how many calls of `backward` make a loss
             self._report()
         if parts and len(self._trainings.optimizers) == 1:
             self._validation.give_up("`backward` is called on several losses")
         own_s, self._charged_s = self._listening.take_own_s() - self._charged_s, 0.0
         # Finding what is trained is no part of a step. Updates by hand are found when the first is over.
-        if self._iterations.num_closed > (1 if self._by_hand is None else 2):
-            self._watch.charge(own_s)
-        self._step(self._watch, whole, parts)
+        if num_closed > (1 if self._by_hand is None else 2):
+            watch.charge(own_s)
+        self._step(watch, whole, parts)
 
     def _step(self, watch: Watch, whole: Tensor | float | None, parts: Mapping[str, Tensor | float]) -> None:
         began = time.perf_counter()
@@ -490,7 +498,7 @@ class Loop:
             self._waiting = None
         if len(self._trainings.optimizers) < 2:
             self._close()
-        if self._iterations.num_closed and not self._validation.is_in_doubt:
+        if self._validation.has_any and self._iterations.num_closed and not self._validation.is_in_doubt:
             self._report()
 
     def _report(self) -> None:
@@ -554,6 +562,10 @@ class Loop:
         """After a fork: this process is not the one that trains."""
         self._listening.is_over = True
         self._trainings.watch = None
+
+
+def _is_looked_at(iteration: int) -> bool:
+    return iteration < _LOOK_STEPS or iteration % (_OFTEN if iteration < _LOOK_OFTEN_STEPS else _SELDOM) == 0
 
 
 def _listed(given: Any) -> Sequence[Any]:

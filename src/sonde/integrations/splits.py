@@ -127,15 +127,22 @@ class Memory:
 
     def __init__(self) -> None:
         self._held: list[Tensor] = []
-        """Of small ones the tensors themselves, which is quickly done; …"""
+        """Of small ones, and parts of small ones, the tensors themselves, which is quickly done; …"""
         self._places: list[_Memory] = []
-        """… of large ones and parts of others, whose memory is not to be kept, where they lay."""
+        """… of others, whose memory is not to be kept, where they lay."""
 
     def training(self, tensors: Iterable[Any]) -> None:
         """It computed a loss from these. Called at every step: what can wait is done later."""
-        self._places = []
-        self._held = [t for t in tensors if type(t) is Tensor and not t.requires_grad and t.layout is _STRIDED]
-        if any(t.nbytes > _MOST_HELD_BYTES or t._is_view() for t in self._held):
+        if self._places:
+            self._places = []
+        self._held = held = []
+        is_small = True
+        for t in tensors:
+            if type(t) is Tensor and not t.requires_grad and t.layout is _STRIDED:
+                held.append(t)
+                base = t._base
+                is_small = is_small and (t if base is None else base).nbytes <= _MOST_HELD_BYTES
+        if not is_small:
             self._places = self._read()
             self._held = []
 

@@ -69,6 +69,11 @@ class Validation:
         return self._in_eval_mode or not (isinstance(value, Tensor) and value.requires_grad)
 
     @property
+    def has_any(self) -> bool:
+        """Whether an evaluation is to be taken."""
+        return len(self._evaluations) > 0
+
+    @property
     def is_in_doubt(self) -> bool:
         """Whether a loss was computed in eval mode that may yet be differentiated."""
         return bool(self._unclaimed)
