@@ -53,13 +53,6 @@ def _without_loss(folder: Path) -> Path:
     return folder
 
 
-def _of_three_steps(folder: Path) -> Path:
-    with sonde.record(folder) as writer:
-        for step in range(1, 4):
-            writer.log(step, {"loss": 1 / step, "lr": 1e-3})
-    return folder
-
-
 def _damaged(folder: Path) -> Path:
     with sonde.record(folder) as writer:
         for step in range(1, 301):
@@ -74,7 +67,6 @@ def _damaged(folder: Path) -> Path:
     [
         (_empty, "nothing was recorded"),
         (_without_loss, "no loss was recorded"),
-        (_of_three_steps, "3 steps are too few"),
         (_damaged, "damaged tables: tables/"),
     ],
 )

@@ -147,8 +147,9 @@ def test_the_learning_rate_is_judged_after_the_first_epoch_already(losses: list[
     [
         (((2.0, 1.999), (2.0, 1.995)), {"lr": 1e-6}, "too low"),
         (((2.0, 3.0), (2.0, 2.5)), {"lr": 1.0}, "too high"),
-        (((2.0, 1.9), (2.0, 1.9)), {"update/ratio": 0.2}, "too high"),
-        (((2.0, 1.9), (2.0, 1.9)), {"update/ratio": 1e-8}, "too low"),
+        (((2.0, 1.985), (2.0, 1.97)), {"update/ratio": 0.2}, "too high"),
+        (((2.0, 1.985), (2.0, 1.97)), {"update/ratio": 1e-8}, "too low"),
+        (((2.0, 1.0), (2.0, 1.0)), {"update/ratio": 0.2}, "fine"),
         (((2.0, 1.9), (2.0, 1.9)), {"update/ratio": 1e-3}, "fine"),
     ],
 )

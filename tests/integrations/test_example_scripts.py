@@ -21,7 +21,7 @@ def run(bench: Bench, name: str, *args: object, launcher: Sequence[object] = ())
     assert bare.status == 0, bare.err
     assert (watched.status, watched.out) == (0, bare.out), watched.err
     assert "has failed" not in watched.err
-    assert re.search(r"^Sonde: healthy after", watched.err, re.MULTILINE), watched.err
+    assert re.search(r"^Sonde: healthy(, with notes,)? after", watched.err, re.MULTILINE), watched.err
     return watched.out
 
 

@@ -26,7 +26,7 @@ def diagnose(
     """Say what is wrong with a run, with the evidence, the likely causes and what to try.
 
     Works on finished and running trainings alike. The exit status is 0 for a healthy run, 1 where there is a warning or
-    worse, 3 where there is not enough to judge (nothing or no loss recorded, too few steps, damaged tables). What the
+    worse, 3 where there is not enough to judge (nothing, no loss or no step recorded, damaged tables). What the
     run's own settings change is said behind the verdict.
 
     Example:

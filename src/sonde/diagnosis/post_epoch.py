@@ -52,6 +52,7 @@ class PostEpoch:
     After epochs 2 and 3 and every later one the learning rate is validated: it is too low where neither loss has moved
     by 1% since the first epoch or updates are below 1e-7 of the weights (unless a schedule has brought the rate below a
     tenth of its peak), and too high where a loss is 10% above its first or updates are above a tenth of the weights.
+    The size of updates says nothing against a rate by which the epoch went well.
 
     Args:
         rule: Whose thresholds are used; `EpochAssessment` names them.
@@ -149,10 +150,10 @@ class PostEpoch:
             yield "a loss is more than 10% above that of the first epoch"
 
     def _rate(self, state: PostEpochState, found: Assessment) -> str:
-        has_decayed = state.lr < 0.1 * state.lr_peak
-        if found.learning_rate == "too-high" or state.ratio > 0.1:
+        has_decayed, went_well = state.lr < 0.1 * state.lr_peak, found.verdict == "healthy"
+        if found.learning_rate == "too-high" or (state.ratio > 0.1 and not went_well):
             return "too high"
-        if not has_decayed and (found.learning_rate == "too-low" or state.ratio < 1e-7):
+        if not has_decayed and (found.learning_rate == "too-low" or (state.ratio < 1e-7 and not went_well)):
             return "too low"
         return "fine"
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-FEWEST_STEPS = 20
-"""No rule about a loss, a norm or a rate has seen enough before."""
 _MOST_NAMED = 3
 
 
@@ -19,7 +17,7 @@ def lacking(num_steps: int, tags: Collection[str], unreadable: Sequence[str]) ->
         >>> lacking(500, ["loss", "lr"], [])
         ()
         >>> lacking(3, ["lr"], [])
-        ('no loss was recorded', '3 steps are too few')
+        ('no loss was recorded',)
     """
     return tuple(_reasons(num_steps, tags, unreadable))
 
@@ -33,5 +31,5 @@ def _reasons(num_steps: int, tags: Collection[str], unreadable: Sequence[str]) -
         return
     if not any(tag == "loss" or tag.startswith(("loss/part@", "loss@")) for tag in tags):
         yield "no loss was recorded"
-    if num_steps < FEWEST_STEPS:
-        yield f"{num_steps} step{' is' if num_steps == 1 else 's are'} too few"
+    if not num_steps:
+        yield "no step was recorded"

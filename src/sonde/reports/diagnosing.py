@@ -37,8 +37,8 @@ def diagnose(
     recorded with, the configuration of the working directory (`sonde config`), the rule's default. What the run's own
     settings change, and which of them are ignored, is said: `Diagnosis.own_settings`.
 
-    A run of which nothing, no loss, fewer than 20 steps or damaged tables are there is not called healthy: where no
-    alarm was found in it the verdict is `unknown`, and `Diagnosis.not_enough` says why.
+    A run of which nothing, no loss or no step was recorded, or whose tables are damaged, is not called healthy: where
+    no alarm was found in it the verdict is `unknown`, and `Diagnosis.not_enough` says why.
 
     Args:
         run: The run, or its folder.

@@ -13,6 +13,7 @@ from sonde.reports.quantities import count, number, quantity, seconds
 from sonde.reports.sections.findings import spoken
 from sonde.reports.subject import Subject
 
+_SHORT = 20  # steps: most rules have not seen enough before
 _ENDINGS = {
     Ending.LIVE: "It is still running.",
     Ending.EXITED: "The process ended without closing the run.",
@@ -27,7 +28,7 @@ def opening(subject: Subject) -> tuple[Block, ...]:
     """The verdict and the key numbers."""
     if not subject.last:
         return (Card("info", (sentence(subject),), (), is_verdict=True),)
-    kind = "info" if subject.diagnosis.not_enough else "ok"
+    kind = "info" if subject.diagnosis.not_enough or subject.diagnosis.steps < _SHORT else "ok"
     lead = subject.alarms[0] if subject.alarms else None
     if lead is not None:
         kind = max(finding.severity for finding in subject.alarms).value
@@ -65,6 +66,8 @@ def _verdict(subject: Subject) -> str:
 def _calm(subject: Subject) -> str:
     if reasons := subject.diagnosis.not_enough:
         return f"There is not enough to judge: {'; '.join(reasons)}."
+    if (steps := subject.diagnosis.steps) < _SHORT:
+        return f"Nothing is wrong so far, but {count(steps, 'step')} are few to judge by."
     healthy = subject.diagnosis.verdict.words
     if subject.state.ending is Ending.LIVE:
         return f"The training is {healthy} so far."
