@@ -23,7 +23,7 @@ def draw(family: str, seed: int) -> Training:
     rng = random.Random(f"{family} {seed}")
     task, architecture = family.split("/")
     if task == "two-player":
-        steps = rng.randint(300, 500)
+        steps = rng.randint(500, 800)
         changes = {"loop.steps": steps, "loop.batch": rng.choice((32, 64)), "optimiser.name": "adam",
                    "optimiser.rate": round(rng.uniform(1e-3, 2e-3), 5), "model.width": rng.choice((32, 48)),
                    "data.size": 2, "loss.kind": "own", "loop.evaluate_every": rng.choice((50, 100))}  # fmt: skip
@@ -37,6 +37,9 @@ def draw(family: str, seed: int) -> Training:
     changes |= schedules.draw(rng, steps=changes["loop.steps"], warmup=of.warmup)
     changes |= habits.draw(rng, closures=task != "bandit")
     changes |= precisions.draw(rng, half=architecture in _DENSE and task not in ("values", "bandit"))
+    if task == "values":
+        changes["model.norm"] = "none"  # states are few and repeat: statistics of a batch say nothing
+        changes["model.dropout"] = 0.0
     if task == "fine-tuning":
         changes["optimiser.frozen"] = rng.choice((0.0, 0.0, 0.4))
     if changes["loop.accumulate"] > 1:

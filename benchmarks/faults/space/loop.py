@@ -87,7 +87,7 @@ class _Loop:
                         self.batches.step = step
                         self.losses.append(float(loss.detach()))
                         self._afterwards(step)
-                    watch.step(float(loss) if loop.tells_floats else loss)
+                    watch.step(loss.item() if loop.tells_floats else loss)
                     self.times.append(time.perf_counter() - began)
                     if micro == 0 and loop.evaluate_every > 0 and step % loop.evaluate_every == 0:
                         self._evaluate(watch)
