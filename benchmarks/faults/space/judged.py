@@ -105,7 +105,10 @@ def table(runs: Sequence[Judgement]) -> str:
     for kind in ("healthy", "twin", "harmless"):
         told = collections.Counter(code for run in runs if run.kind == kind for code in set(run.codes))
         if told:
-            lines += ["", f"Rules that alarm on {kind}: " + ", ".join(f"{code} {num}" for code, num in told.most_common())]
+            lines += [
+                "",
+                f"Rules that alarm on {kind}: " + ", ".join(f"{code} {num}" for code, num in told.most_common()),
+            ]
     return "\n".join(lines)
 
 

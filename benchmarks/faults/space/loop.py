@@ -99,9 +99,7 @@ class _Loop:
                 if loop.tells_epochs:
                     watch.epoch()
         quality = self.problem.quality(self.model.float())
-        return Outcome(
-            quality=quality, reported=self.reported, step_ms=_median(self.times), losses=self.losses
-        )
+        return Outcome(quality=quality, reported=self.reported, step_ms=_median(self.times), losses=self.losses)
 
     def _forward_backward(self, inputs: Tensor, targets: Tensor, *, begins: bool) -> Tensor:
         training, loop = self.training, self.training.loop

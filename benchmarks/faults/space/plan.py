@@ -63,5 +63,3 @@ def pieces(family: str, seed: int, *, replicates: int, num_faults: int) -> list[
             twin = add(fault.twin(base), "twin", replicate)
             add(fault.put_in(base, strength), "faulty", replicate, fault=fault.name, strength=strength, twin=twin)
     return list(found.values())
-
-

@@ -7,9 +7,7 @@ from benchmarks.faults.space.faults.fault import Fault
 from benchmarks.faults.space.recipe import Training
 
 FAULTS: dict[str, Fault] = {
-    fault.name: fault
-    for place in (rate, initialisation, loop, data, model, resources)
-    for fault in place.FAULTS
+    fault.name: fault for place in (rate, initialisation, loop, data, model, resources) for fault in place.FAULTS
 }
 
 

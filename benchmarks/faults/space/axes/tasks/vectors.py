@@ -32,7 +32,7 @@ def regression(training: Training) -> Problem:
     draw, data = generator(training), training.data
     points = torch.randn(data.num + NUM_VALIDATION, data.size, generator=draw)
     first = torch.randn(data.size, 6, generator=draw) / math.sqrt(data.size)
-    values = (torch.tanh(1.5 * points @ first) @ torch.randn(6, 1, generator=draw))
+    values = torch.tanh(1.5 * points @ first) @ torch.randn(6, 1, generator=draw)
     values = (values - values.mean()) / values.std()
     values = values + 0.1 * data.noise * torch.randn(values.shape, generator=draw)
     return supervised(training, Shape(kind="vector", dim=data.size, outputs=1), points, values)
