@@ -1,0 +1,91 @@
+"""Train, label, judge and tabulate the space of trainings, in pieces that resume.
+
+train: draws and trains, until --minutes are over; again, it goes on with what is missing.
+label: writes FOLDER/labels.jsonl from what is trained.
+judge: writes FOLDER/judged.jsonl by replaying the recorded rows; trains nothing.
+table: prints the figures of judged.jsonl.
+"""
+
+import argparse
+import collections
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.faults.space import families, judged, keeping
+from benchmarks.faults.space.labels import Label, label_all
+from benchmarks.faults.space.plan import Piece, pieces
+from benchmarks.faults.space.training import train_all
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.space", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("verb", choices=("train", "label", "judge", "table"))
+    parser.add_argument("--families", default="tuning", help="names with commas, `tuning`, `put-aside` or `all`")
+    parser.add_argument("--seeds", default="0-9", help="such as 3, 0-9 or 1,4; default 0-9")
+    parser.add_argument("--out", type=Path, default=Path("runs/space"), metavar="FOLDER")
+    parser.add_argument("--minutes", type=float, default=1e9, help="no training begins after that")
+    parser.add_argument("--replicates", type=int, default=3, help="seeds that labels rest on; default 3")
+    parser.add_argument("--faults", type=int, default=4, help="faults drawn for a recipe; default 4")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that judge")
+    parser.add_argument("--put-aside", action="store_true", help="judge families that are put aside; logged")
+    options = parser.parse_args()
+    {"train": _train, "label": _label, "judge": _judge, "table": _table}[options.verb](options)
+
+
+def _train(options: argparse.Namespace) -> None:
+    num = train_all(_wanted(options), options.out, minutes=options.minutes)
+    print(f"{num} trained, {len(keeping.read(options.out))} in {options.out}")
+
+
+def _wanted(options: argparse.Namespace) -> Iterator[Piece]:
+    for seed in _seeds(options.seeds):
+        for family in _families(options.families):
+            yield from pieces(family, seed, replicates=options.replicates, num_faults=options.faults)
+
+
+def _label(options: argparse.Namespace) -> None:
+    labels = label_all(keeping.read(options.out))
+    (options.out / "labels.jsonl").write_text("".join(json.dumps(asdict(label)) + "\n" for label in labels))
+    for kind, num in collections.Counter(label.kind for label in labels).most_common():
+        print(f"{kind}: {num}")
+
+
+def _judge(options: argparse.Namespace) -> None:
+    wanted = set(_families(options.families))
+    judged.allow(sorted(wanted), put_aside=options.put_aside)
+    lines = (options.out / "labels.jsonl").read_text().splitlines()
+    labels = [label for label in (Label(**json.loads(line)) for line in lines) if label.family in wanted]
+    began = time.perf_counter()
+    runs = list(judged.judge_all(options.out, labels, jobs=options.jobs))
+    judged.write(options.out / "judged.jsonl", runs)
+    print(f"{len(runs)} judged, {(time.perf_counter() - began) / max(1, len(runs)):.3f} s each")
+
+
+def _table(options: argparse.Namespace) -> None:
+    print(judged.table(judged.read(options.out / "judged.jsonl")))
+
+
+def _families(told: str) -> list[str]:
+    known = {"tuning": families.TUNING, "put-aside": families.PUT_ASIDE, "all": families.FAMILIES}
+    found = list(known.get(told) or told.split(","))
+    unknown = [family for family in found if family not in families.FAMILIES]
+    if unknown:
+        raise SystemExit(f"no such families: {', '.join(unknown)}; there are {', '.join(families.FAMILIES)}")
+    return found
+
+
+def _seeds(told: str) -> list[int]:
+    found = []
+    for part in told.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What a training is drawn from: an axis a file."""

@@ -1,0 +1,1 @@
+"""Architectures: one a file, each with what it takes and how it is built."""

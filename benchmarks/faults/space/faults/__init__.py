@@ -1,0 +1,1 @@
+"""Faults: other values in a recipe, grouped by the place where the mistake is made."""

@@ -1,0 +1,43 @@
+"""Slips in the loop."""
+
+from benchmarks.faults.space.faults import places
+from benchmarks.faults.space.faults.fault import Fault
+
+FAULTS = [
+    Fault(name="no-zero-grad", cause="missing-zero-grad", changes=("loop.zero_grad",), values=lambda t, s: ("never",),
+          where=places.anywhere, hard=True),
+    Fault(name="zero-grad-too-early", cause="zero-grad-misplaced", changes=("loop.zero_grad",),
+          values=lambda t, s: ("too-early",), where=lambda t: places.plain(t) or t.task == "two-player", hard=True),
+    Fault(name="accumulated-sum", cause="accumulation-not-scaled", changes=("loop.accumulate_scaled",),
+          context=lambda t: {"loop.accumulate": 8, "loop.batch": 8, "loop.clip": 0.0}, where=places.momentum,
+          values=lambda t, s: (False,)),
+    Fault(name="trains-in-eval-mode", cause="eval-mode-in-training", changes=("loop.train_mode",), hard=True,
+          where=places.batch_norm, values=lambda t, s: (False,)),
+    Fault(name="evaluates-in-train-mode", cause="train-mode-in-evaluation", changes=("loop.eval_mode",), hard=True,
+          context=lambda t: {"model.dropout": 0.4, "loop.evaluate_every": 0}, where=places.evaluates,
+          harms="reported", values=lambda t, s: (False,)),
+    Fault(name="state-lost", cause="optimizer-state-lost", changes=("loop.lost_step",), where=places.adaptive,
+          values=lambda t, s: (t.loop.steps // 2,), begins="loop.lost_step"),
+    Fault(name="optimiser-made-anew", cause="state-reset", changes=("loop.reset_every",), also=("optimizer-state-lost",),
+          weakest=1, strongest=8, values=lambda t, s: (round(s),)),
+    Fault(name="model-made-anew", cause="state-reset", changes=("loop.reset", "loop.reset_every"),
+          values=lambda t, s: ("model", t.loop.steps // round(s)), weakest=3, strongest=8, also=("weight-norm-jump",)),
+    Fault(name="target-network-not-copied", cause="target-network-stale", changes=("loop.sync_every",),
+          where=places.target_network, values=lambda t, s: (0,)),
+    Fault(name="clipped-to-nothing", cause="clip-too-aggressive", changes=("loop.clip",), weakest=1e-4, strongest=1e-2,
+          where=places.momentum, values=lambda t, s: (s,)),
+    Fault(name="outliers-not-clipped", cause="missing-clipping", changes=("loop.clip",), values=lambda t, s: (0.0,),
+          where=lambda t: places.momentum(t) and t.task in ("regression", "sets", "graphs", "sequences"),
+          context=lambda t: {"data.outliers": 0.01, "loop.clip": 0.5, "loss.kind": "mse"},
+          also=("bad-batch", "exploding-gradients")),
+    Fault(name="weights-jump", cause="weight-norm-jump", changes=("loop.jump_step", "loop.jump_factor"), weakest=3,
+          strongest=30, begins="loop.jump_step", values=lambda t, s: (t.loop.steps * 3 // 4, s)),
+    Fault(name="batches-too-small", cause="batch-too-small", changes=("loop.batch", "loop.accumulate"),
+          where=lambda t: places.momentum(t) and t.model.norm != "batch" and t.task != "contrastive",
+          values=lambda t, s: (1, 1), also=("lr-too-high",)),
+    Fault(name="batches-too-large", cause="batch-too-large", changes=("loop.batch", "loop.steps"), weakest=8,
+          strongest=20, where=places.supervised, also=("lr-too-low",),
+          values=lambda t, s: (min(t.data.num, round(t.loop.batch * s)), max(20, round(t.loop.steps / s)))),
+    Fault(name="batches-too-small-for-norm", cause="batchnorm-small-batch", changes=("loop.batch", "loop.accumulate"),
+          where=places.batch_norm, values=lambda t, s: (2, 1), also=("batch-too-small",)),
+]  # fmt: skip
