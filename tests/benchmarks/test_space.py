@@ -248,15 +248,17 @@ def test_the_table_counts_plain_judgements_and_keeps_harmless_ones_apart(tmp_pat
 
 def test_one_case_goes_from_training_to_judgement(tmp_path: Path) -> None:
     training, labels, judged, keeping = map(_module, ("training", "labels", "judged", "keeping"))
-    Piece = _module("plan").Piece
+    make_piece = _module("plan").Piece
     base = _module("drawing").draw("regression/mlp", 3).changed({"loop.steps": 80, "loop.closure": False})
     fault = _module("faults.catalogue").FAULTS["zero-grad-too-early"]
     wanted = []
     for i in range(3):
         twin = base.changed({"replicate": i})
         faulty = fault.put_in(twin, 1.0)
-        wanted.append(Piece(training=twin, role="twin", watched=i == 0, group="t"))
-        wanted.append(Piece(training=faulty, role="faulty", watched=i == 0, fault=fault.name, twin=twin.key, group="f"))
+        wanted.append(make_piece(training=twin, role="twin", watched=i == 0, group="t"))
+        wanted.append(
+            make_piece(training=faulty, role="faulty", watched=i == 0, fault=fault.name, twin=twin.key, group="f")
+        )
     assert training.train_all(wanted, tmp_path, minutes=5) == 6
     assert training.train_all(wanted, tmp_path, minutes=5) == 0
     found = labels.label_all(keeping.read(tmp_path))

@@ -24,7 +24,7 @@ def distance(one: Tensor, other: Tensor) -> float:
 
 
 def train(training: Training, session: Session) -> tuple[float, list[float], list[float]]:
-    """The quality (distance to real points over that of a point cloud at 0), losses of the generator, times of steps."""
+    """The quality (distance to real points over that of a cloud at 0), losses of the generator, times of steps."""
     draw = torch.Generator().manual_seed(training.randomness)
     width, loop, rate = training.model.width, training.loop, training.optimiser.rate
     g = nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))

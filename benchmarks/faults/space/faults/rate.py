@@ -13,7 +13,7 @@ FAULTS = [
     Fault(name="rate-spike", cause="lr-spike", changes=("schedule.spike_step", "schedule.spike_factor"), weakest=30,
           strongest=1000, values=lambda t, s: (t.loop.steps * 2 // 3, s), begins="schedule.spike_step"),
     Fault(name="no-warmup", cause="warmup-too-short", changes=("schedule.warmup_steps",), also=("lr-too-high",),
-          where=lambda t: places.adaptive(t) and places.attention(t) or t.architecture == "residual",
+          where=lambda t: (places.adaptive(t) and places.attention(t)) or t.architecture == "residual",
           context=lambda t: {"optimiser.rate": t.optimiser.rate * 4, "schedule.warmup_steps": t.loop.steps // 4},
           values=lambda t, s: (0,)),
     Fault(name="decays-too-fast", cause="schedule-decays-too-fast", changes=("schedule.kind", "schedule.final"),

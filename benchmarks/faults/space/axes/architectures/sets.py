@@ -1,5 +1,7 @@
 """Networks over sets and graphs: elements are treated alike, and then summed up."""
 
+import itertools
+
 from benchmarks.faults.space.axes.architectures.parts import activation, dense
 from benchmarks.faults.space.axes.shapes import Shape
 from benchmarks.faults.space.recipe import Model
@@ -26,8 +28,8 @@ class GraphNet(nn.Module):
         super().__init__()
         self.dim = shape.dim
         sizes = [shape.dim, *[model.width] * model.depth]
-        self.own = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
-        self.others = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.own = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
+        self.others = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in itertools.pairwise(sizes))
         self.act = activation(model)
         self.head = nn.Linear(model.width, shape.outputs)
 
