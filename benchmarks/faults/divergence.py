@@ -265,7 +265,7 @@ def outcome(kind: Callable[[Session], Blowing], seed: int) -> Outcome:
         session = Session(seed=seed, folder=Path(folder) / "run")
         blowing = kind(session)
         nonfinite: int | None = None
-        with session.watch(blowing.model, blowing.optimizer, doctor="off") as watch:
+        with session.watch(blowing.model, blowing.optimizer, settings={"doctor": "off"}) as watch:
             for step in range(_MOST_STEPS):
                 blowing.optimizer.zero_grad()
                 loss = blowing.loss(step)

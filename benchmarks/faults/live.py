@@ -29,7 +29,9 @@ def both(name: str, seed: int, *, where: str = "thread") -> tuple[list[Any], lis
 
         def watch(model: Any, optimizer: Any, **settings: Any) -> Any:
             # A training that is resumed is watched twice, and the second time goes on with the first.
-            watched.append(sonde.watch(model, optimizer, run=folder, console="quiet", doctor=where, **settings))
+            watched.append(
+                sonde.watch(model, optimizer, run=folder, console="quiet", settings={"doctor": where}, **settings)
+            )
             return watched[-1]
 
         scenario.train(Session(seed=seed, folder=folder, fixed=scenario.cause is None, monitor=watch))

@@ -191,7 +191,7 @@ def test_without_a_channel_or_a_doctor_no_thread_is_started(monkeypatch: pytest.
     with sonde.watch(training.model, training.optimizer, run=tmp_path / "none"):
         assert not telling()
     monkeypatch.setenv("SONDE_ALERT_LOG", "x")
-    with sonde.watch(training.model, training.optimizer, run=tmp_path / "off", doctor="off"):
+    with sonde.watch(training.model, training.optimizer, run=tmp_path / "off", settings={"doctor": "off"}):
         assert not telling()
     with sonde.watch(training.model, training.optimizer, run=tmp_path / "on"):
         assert telling()

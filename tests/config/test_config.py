@@ -96,12 +96,16 @@ def test_every_variable_sets_its_key(project: Path) -> None:
         "SONDE_PRESET": "quiet",
         "SONDE_RUNS": "elsewhere",
         "SONDE_BUDGET": "inf",
+        "SONDE_FLOOR_S": "0.001",
         "SONDE_CONSOLE": "lines",
+        "SONDE_CONSOLE_S": "5",
+        "SONDE_TOTAL_STEPS": "1000",
+        "SONDE_TOTAL_EPOCHS": "3",
         "SONDE_DOCTOR": "thread",
         "SONDE_PROFILE": str(project / "profile.toml"),
         "SONDE_CADENCE": "layers=20 early_steps=0",
         "SONDE_PROBES": "spectra=off",
-        "SONDE_LOSS": "ema=off, decay=0.95",
+        "SONDE_LOSS": "micro=sum, ema=off, decay=0.95",
         "SONDE_RULES": "GRD008.window=4",
         "SONDE_SINKS": "tensorboard",
         "SONDE_ALERTS": "on",
@@ -123,6 +127,9 @@ def test_every_variable_sets_its_key(project: Path) -> None:
     origins = {item["from"] for item in told.values()}
     assert set(said) <= origins, set(said) - origins
     assert told["budget"]["value"] == float("inf")
+    assert (told["floor_s"]["value"], told["console_s"]["value"]) == (0.001, 5.0)
+    assert (told["total_steps"]["value"], told["total_epochs"]["value"]) == (1000, 3)
+    assert told["loss.micro"]["value"] == "sum"
     assert told["cadence.early_steps"]["value"] == 0
     assert (told["probes.spectra"]["value"], told["probes.gains"]["value"]) == (False, True)
     assert (told["loss.ema"]["value"], told["loss.decay"]["value"]) == (False, 0.95)
@@ -142,6 +149,11 @@ def test_alerts_can_be_switched_off_in_the_environment(project: Path) -> None:
         ("bugdet = 1", "FILE: `bugdet` is no setting; did you mean `budget`? Allowed: alerts, budget, "),
         ("budget = 2", "FILE: `budget` must be in (0, 1], or infinite for no limit, got 2.0."),
         ("budget = nan", "FILE: `budget` must be in (0, 1]"),
+        ("floor_s = 0", "FILE: `floor_s` must be above 0 seconds and finite, got 0.0."),
+        ("floor_s = inf", "FILE: `floor_s` must be above 0 seconds and finite, got inf."),
+        ("console_s = nan", "FILE: `console_s` must be above 0 seconds, got nan."),
+        ("total_steps = 0", "FILE: `total_steps` must be at least 1, got 0; leave it out where it is not known."),
+        ('[loss]\nmicro = "max"', "FILE: `loss.micro` must be one of mean, sum, got 'max'."),
         ('runs = ""', "FILE: `runs` must be a folder"),
         ('preset = "loud"', "FILE: `preset` must be one of none, quiet, stability, tuning, got 'loud'."),
         ("[cadence]\nlayres = 3", "FILE: `cadence.layres` is no setting; did you mean `cadence.layers`?"),

@@ -33,7 +33,7 @@ def test_what_arguments_leave_out_is_as_the_file_says_and_the_run_tells_it(proje
     (project / "sonde.toml").write_text(
         'budget = 0.2\nruns = "all"\n[cadence]\nlayers = 3\n[rules]\noverfitting = false\n'
     )
-    run, told = watched(rules={"GRD008.window": 4})
+    run, told = watched(settings={"rules": {"GRD008.window": 4}})
     assert run.parent == Path("all")
     assert told["budget"] == (0.2, "sonde.toml")
     assert told["cadence.layers"] == (3, "sonde.toml")
@@ -87,9 +87,16 @@ def test_a_configuration_that_was_found_before_holds_wherever_one_is(
     [
         ({"budget": 2.0}, r"argument: `budget` must be in \(0, 1\], or infinite for no limit, got 2.0"),
         ({"console": "loud"}, "argument: `console` must be one of auto, live, lines, verbose, quiet, got 'loud'"),
-        ({"doctor": "auto"}, "argument: `doctor` must be one of process, thread, off, got 'auto'"),
-        ({"rules": {"GRD008.windw": 3}}, "argument: `rules.GRD008.windw` is refused"),
-        ({"rules": "no-such.toml"}, "`profile` cannot be read: no-such.toml"),
+        ({"settings": {"doctor": "auto"}}, "argument: `doctor` must be one of process, thread, off, got 'auto'"),
+        ({"settings": {"rules.GRD008.windw": 3}}, "argument: `rules.GRD008.windw` is refused"),
+        ({"settings": {"floor_s": 0}}, "argument: `floor_s` must be above 0 seconds and finite, got 0.0"),
+        ({"settings": {"console_s": 0.0}}, "argument: `console_s` must be above 0 seconds, got 0.0"),
+        ({"settings": {"total_epochs": 0}}, "argument: `total_epochs` must be at least 1, got 0"),
+        ({"settings": {"total_steps": 2.5}}, "argument: `total_steps` must be a whole number, got 2.5"),
+        ({"settings": {"loss.micro": "max"}}, "argument: `loss.micro` must be one of mean, sum, got 'max'"),
+        ({"settings": {"los.micro": "sum"}}, "argument: `los` is no setting; did you mean `loss`?"),
+        ({"settings": {"sinks": ["papyrus"]}}, r"argument: `sinks\[0\]` is refused"),
+        ({"settings": {"profile": "no-such.toml"}}, "`profile` cannot be read: no-such.toml"),
     ],
     ids=str,
 )
@@ -99,6 +106,91 @@ def test_wrong_arguments_are_refused_before_anything_is_recorded(
     with pytest.raises(SettingError, match=message):
         watched(project / "run", **settings)
     assert not (project / "run").exists()
+
+
+def test_settings_are_given_by_dotted_names_or_as_tables_and_arguments_go_before_them(project: Path) -> None:
+    (project / "sonde.toml").write_text("floor_s = 0.5\n[loss]\ndecay = 0.98\n")
+    given = {
+        "budget": 0.2,
+        "doctor": "off",
+        "floor_s": 0.001,
+        "loss.micro": "sum",
+        "rules.overfitting": False,
+        "probes": {"spectra": False},
+        "sinks": ["tensorboard"],
+        "total_steps": 1000,
+        "console_s": 5,
+    }
+    _, told = watched(project / "run", settings=given, sinks=[], budget=0.3)
+    wanted = {
+        "budget": 0.3,
+        "doctor": "off",
+        "floor_s": 0.001,
+        "loss.micro": "sum",
+        "rules.GEN001": False,
+        "probes.spectra": False,
+        "sinks": [],
+        "total_steps": 1000,
+        "console_s": 5.0,
+    }
+    assert {key: told[key] for key in wanted} == {key: (value, "argument") for key, value in wanted.items()}
+    assert told["loss.decay"] == (0.98, "sonde.toml")
+    assert told["total_epochs"] == (None, "default")
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ({"doctor": "off"}, "`watch(doctor=...)` is a setting now: give `watch(..., settings={'doctor': 'off'})`."),
+        (
+            {"rules": {"GRD001": False}},
+            "`watch(rules=...)` is a setting now: give `watch(..., settings={'rules': {'GRD001': False}})`.",
+        ),
+        (
+            {"rules": Path("mine.toml")},
+            "`watch(rules=...)` is a setting now: give `watch(..., settings={'profile': 'mine.toml'})`.",
+        ),
+        ({"micro": "sum"}, "`watch(micro=...)` is a setting now: give `watch(..., settings={'loss.micro': 'sum'})`."),
+        ({"floor_s": 0.001}, "`watch(floor_s=...)` is a setting now: give `watch(..., settings={'floor_s': 0.001})`."),
+        (
+            {"total_steps": 9},
+            "`watch(total_steps=...)` is a setting now: give `watch(..., settings={'total_steps': 9})`.",
+        ),
+        (
+            {"total_epochs": 9},
+            "`watch(total_epochs=...)` is a setting now: give `watch(..., settings={'total_epochs': 9})`.",
+        ),
+        ({"console_s": 5}, "`watch(console_s=...)` is a setting now: give `watch(..., settings={'console_s': 5})`."),
+        ({"colour": "red"}, "watch() got an unexpected keyword argument 'colour'"),
+        ({"settings": ["doctor"]}, "`watch(settings=...)` must be a mapping of settings by name, got list."),
+    ],
+    ids=str,
+)
+def test_arguments_of_older_versions_are_refused_with_the_place_that_they_have_now(
+    project: Path, argument: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError) as refused:
+        watched(project / "run", **argument)
+    assert str(refused.value) == message
+    assert not (project / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("argument", "values"),
+    [
+        ({"doctor": "off"}, {"doctor": "off"}),
+        ({"micro": "sum"}, {"loss.micro": "sum"}),
+        ({"floor_s": 0.001}, {"floor_s": 0.001}),
+        ({"total_steps": 9, "total_epochs": 3}, {"total_steps": 9, "total_epochs": 3}),
+        ({"console_s": 5.0}, {"console_s": 5.0}),
+    ],
+    ids=str,
+)
+def test_what_a_refusal_advises_is_accepted(project: Path, argument: dict[str, Any], values: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        watched(project / "run", **argument)
+    _, told = watched(project / "run", settings=values)
+    assert {key: told[key] for key in values} == {key: (value, "argument") for key, value in values.items()}
 
 
 def test_control_characters_in_a_run_are_refused_before_anything_is_recorded(project: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_verbose_training_prints_the_numbers_that_it_records(
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     x = torch.randn(16, 4)
-    with sonde.watch(model, optimizer, run=tmp_path / "run", console="verbose", doctor="off") as watch:
+    with sonde.watch(model, optimizer, run=tmp_path / "run", console="verbose", settings={"doctor": "off"}) as watch:
         for _ in range(1000):
             loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()
             optimizer.zero_grad()

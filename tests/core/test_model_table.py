@@ -7,19 +7,28 @@ from hypothesis import strategies as st
 
 from sonde.core import strict_json
 from sonde.core.errors import FormatError
-from sonde.core.model_table import NO_ROOM, ModelTable, ModuleRow, ParameterRow
+from sonde.core.model_table import NO_ROOM, ModelTable, ModuleRow, ParameterRow, Passed
 from sonde.core.parameter_kinds import Kind
 from sonde.core.tags import is_name
 
 _NAMES = st.text(min_size=1, max_size=40).filter(is_name)
 _WORDS = st.text(alphabet="abcXYZ01é_.", min_size=1, max_size=20)
-_MODULES = st.builds(ModuleRow, name=_NAMES, type=_WORDS, depth=st.integers(0, 40))
+_SHAPES = st.lists(st.integers(0, 9999), max_size=4).map(tuple)
+_MODULES = st.builds(
+    ModuleRow,
+    name=_NAMES,
+    type=_WORDS,
+    depth=st.integers(0, 40),
+    input=st.none() | _SHAPES,
+    output=st.none() | _SHAPES,
+)
 _PARAMETERS = st.builds(
     ParameterRow,
     name=_NAMES,
     kind=st.sampled_from(Kind),
-    shape=st.lists(st.integers(0, 9999), max_size=4).map(tuple),
+    shape=_SHAPES,
     dtype=_WORDS,
+    device=st.just("") | _WORDS,
     trainable=st.booleans(),
     group=st.none() | st.integers(0, 99),
     optimizer=st.just("") | _WORDS,
@@ -44,7 +53,7 @@ PLAIN: dict[str, Any] = ModelTable(
 
 
 def _matrix(name: str, *shape: int) -> ParameterRow:
-    return ParameterRow(name=name, kind=Kind.MATRIX, shape=shape, dtype="float32")
+    return ParameterRow(name=name, kind=Kind.MATRIX, shape=shape, dtype="float32", device="cuda:0")
 
 
 @given(_TABLES)
@@ -58,7 +67,9 @@ def test_whatever_stands_in_place_of_a_member_is_refused_or_read_and_nothing_els
     plain = json.loads(json.dumps(PLAIN))
     places = [plain, plain["modules"][0], plain["parameters"][0]]
     place = data.draw(st.sampled_from(places))
-    place[data.draw(st.sampled_from([*place, "tied", "trainable", "optimizer"]))] = data.draw(_JSON)
+    place[data.draw(st.sampled_from([*place, "tied", "trainable", "optimizer", "device", "input", "output"]))] = (
+        data.draw(_JSON)
+    )
     try:
         table = ModelTable.from_json(plain)
     except FormatError:
@@ -77,6 +88,8 @@ def test_whatever_stands_in_place_of_a_member_is_refused_or_read_and_nothing_els
         ("shape", [1] * 65),
         ("shape", [1 << 40, 1 << 40]),
         ("dtype", "\x1b[31m"),
+        ("device", "\x1b[31m"),
+        ("device", 0),
         ("group", True),
         ("tied", ["a"] * 17),
     ],
@@ -85,6 +98,26 @@ def test_a_parameter_that_no_model_can_have_makes_it_no_table(key: str, value: A
     wrong = {**PLAIN, "parameters": [{**PLAIN["parameters"][0], key: value}]}
     with pytest.raises(FormatError, match=key):
         ModelTable.from_json(wrong)
+
+
+@pytest.mark.parametrize(("key", "value"), [("input", [2, -1]), ("output", [1] * 65), ("output", 3), ("input", None)])
+def test_a_shape_that_no_tensor_can_have_makes_it_no_table(key: str, value: Any) -> None:
+    with pytest.raises(FormatError, match=key):
+        ModelTable.from_json({**PLAIN, "modules": [{**PLAIN["modules"][0], key: value}]})
+
+
+def test_a_table_of_a_run_before_shapes_and_devices_is_read_without_them() -> None:
+    assert set(PLAIN["modules"][0]) == {"name", "type", "depth"}
+    assert "device" not in PLAIN["parameters"][0]
+    table = ModelTable.from_json(PLAIN)
+    assert (table.modules[0].input, table.modules[0].output, table.parameters[0].device) == (None, None, "")
+
+
+def test_shapes_are_added_by_name_and_the_rest_stays() -> None:
+    table = ModelTable.from_json(PLAIN)
+    added = table.with_shapes({"head": Passed((2, 64), (2, 10)), "gone": Passed((1,), None)})
+    assert added.modules == (ModuleRow(name="head", type="Linear", depth=1, input=(2, 64), output=(2, 10)),)
+    assert added.parameters == table.parameters
 
 
 def test_a_table_of_another_version_is_refused() -> None:

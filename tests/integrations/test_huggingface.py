@@ -164,7 +164,7 @@ def test_a_resumed_training_goes_on_without_a_jump(tmp_path: Path, accumulation:
 
 def test_what_rules_remember_goes_on_as_well(tmp_path: Path) -> None:
     straight, run, settings = tmp_path / "straight", tmp_path / "run", {"save_strategy": "epoch"}
-    judged = partial(strictly, doctor="thread")
+    judged = partial(strictly, settings={"doctor": "thread"})
     trainer(tmp_path, SondeCallback(straight, watch=judged), **settings).train()
     trainer(tmp_path, SondeCallback(run, watch=judged), **settings).train()
     resumed = trainer(tmp_path, SondeCallback(run, watch=judged), **settings)

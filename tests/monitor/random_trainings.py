@@ -212,7 +212,7 @@ class Training:
             console="quiet",
             budget=s.budget,
             cadence=s.cadence,
-            doctor=s.doctor,  # type: ignore[arg-type]
+            settings={"doctor": s.doctor},
         )
         with watched:
             pairs: Any = list(self._batches())

@@ -16,7 +16,9 @@ def test_what_was_read_after_the_last_backward_counts(tmp_path: Path) -> None:
     net = nn.Linear(4, 2)
     by_hand = UpdatedByHand(net.parameters())
     norms, changes = [], []
-    with sonde.watch(net, by_hand, run=tmp_path / "run", console="quiet", doctor="off", strict=True) as watch:
+    with sonde.watch(
+        net, by_hand, run=tmp_path / "run", console="quiet", settings={"doctor": "off"}, strict=True
+    ) as watch:
         for i in range(8):
             for _ in range(2):  # two losses, each differentiated
                 net(torch.randn(8, 4)).square().mean().backward()

@@ -211,7 +211,7 @@ def test_spectra_bear_the_step_of_their_weights_and_are_judged_when_they_are_kno
     names = ("0.weight", "2.weight", "4.weight")
     truth: dict[str, list[float]] = {name: [] for name in names}
     cadence = Cadences(spectra=Every(6))
-    with loops.watching(net, optimizer, tmp_path / "run", cadence=cadence, doctor="thread") as watched:
+    with loops.watching(net, optimizer, tmp_path / "run", cadence=cadence, settings={"doctor": "thread"}) as watched:
         for batch in loops.batches(60):
             optimizer.zero_grad()
             loss = loops.loss_of(net, batch)

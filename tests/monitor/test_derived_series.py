@@ -41,17 +41,17 @@ def _made() -> tuple[Any, Any]:
 
 def test_derived_series_go_on_without_a_jump_where_a_training_is_resumed(tmp_path: Path) -> None:
     net, optimizer = _made()
-    with loops.watching(net, optimizer, tmp_path / "whole", doctor="off") as watch:
+    with loops.watching(net, optimizer, tmp_path / "whole", settings={"doctor": "off"}) as watch:
         losses = _train(watch, net, optimizer, 45)
         losses += _train(watch, net, optimizer, 30, seed=5)
         watch.epoch()
     net, optimizer = _made()
-    with loops.watching(net, optimizer, tmp_path / "parts", doctor="off") as watch:
+    with loops.watching(net, optimizer, tmp_path / "parts", settings={"doctor": "off"}) as watch:
         _train(watch, net, optimizer, 45)
         saved = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "watch": watch.state_dict()}
         torch.save(saved, tmp_path / "checkpoint.pt")
     net, optimizer = _made()
-    with loops.watching(net, optimizer, tmp_path / "parts", doctor="off") as watch:
+    with loops.watching(net, optimizer, tmp_path / "parts", settings={"doctor": "off"}) as watch:
         saved = torch.load(tmp_path / "checkpoint.pt")
         net.load_state_dict(saved["net"])
         optimizer.load_state_dict(saved["optimizer"])
@@ -94,7 +94,7 @@ def test_the_effective_batch_is_that_of_all_micro_batches_and_ranks(tmp_path: Pa
     assert _recorded(4, [step]).series("batch/effective").value.tolist() == [96]
 
     net, optimizer = _made()
-    with loops.watching(net, optimizer, tmp_path / "run", doctor="off") as watch:
+    with loops.watching(net, optimizer, tmp_path / "run", settings={"doctor": "off"}) as watch:
         for i, batch in enumerate(watch.data(list(loops.batches(12, size=5)))):
             loss = loops.loss_of(net, batch)
             loss.backward()
@@ -154,7 +154,7 @@ def test_the_smoothing_is_as_the_configuration_says(tmp_path: Path, monkeypatch:
     for name, setting in (("short", "decay=0.95"), ("off", "ema=false")):
         monkeypatch.setenv("SONDE_LOSS", setting)
         net, optimizer = _made()
-        with loops.watching(net, optimizer, tmp_path / name, doctor="thread") as watch:
+        with loops.watching(net, optimizer, tmp_path / name, settings={"doctor": "thread"}) as watch:
             losses[name] = _train(watch, net, optimizer, 6)
     weights = 0.95 ** np.arange(6)[::-1]
     average = loops.values(tmp_path / "short", "loss/ema")[-1]

@@ -25,7 +25,9 @@ def test_parameters_that_come_later_or_get_their_shape_later_are_in_the_table(tm
     added = nn.Linear(1, 1)
     model.add_module("late", added)
     optimizer.param_groups[0]["params"] = [*model[0].parameters(), *model[1].parameters()]
-    with sonde.watch(model, optimizer, run=tmp_path / "a", console="quiet", doctor="off", strict=True) as watch:
+    with sonde.watch(
+        model, optimizer, run=tmp_path / "a", console="quiet", settings={"doctor": "off"}, strict=True
+    ) as watch:
         for step in range(4):
             loss = model(torch.ones(4, 2)).mean()
             loss.backward()
@@ -47,6 +49,61 @@ def test_parameters_that_come_later_or_get_their_shape_later_are_in_the_table(tm
     assert table.left_out == {}
 
 
+def _trained(model: nn.Module, run: Path, x: torch.Tensor, num_steps: int = 3) -> dict[str, tuple[object, object]]:
+    """The shapes that the run has of the model's modules."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with sonde.watch(model, optimizer, run=run, console="quiet", settings={"doctor": "thread"}, strict=True) as watch:
+        for number in range(num_steps):
+            loss = model(x[number:]).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            watch.step(loss)
+    return {row.name: (row.input, row.output) for row in _model(run).modules}
+
+
+class Sometimes(nn.Module):
+    """Takes its input by keyword, gives a dictionary, and never calls one of its modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lookup = nn.Embedding(10, 4)
+        self.unused = nn.Linear(4, 4)
+        self.inner = Inner()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(hidden=self.lookup(x))["logits"]  # type: ignore[no-any-return]
+
+
+class Inner(nn.Module):
+    """Takes its input by keyword and gives a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.twice = nn.Linear(4, 4)
+
+    def forward(self, hidden: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"logits": self.twice(self.twice(hidden)[:, :1])}
+
+
+def test_modules_have_the_shapes_of_their_first_call(tmp_path: Path) -> None:
+    assert _trained(Sometimes(), tmp_path / "a", torch.ones(6, 3, dtype=torch.int64)) == {
+        "model": ((6, 3), (6, 1, 4)),
+        "lookup": ((6, 3), (6, 3, 4)),
+        "unused": (None, None),
+        "inner": ((6, 3, 4), (6, 1, 4)),
+        "inner.twice": ((6, 3, 4), (6, 3, 4)),
+    }
+
+
+def test_modules_in_a_compiled_region_have_no_shapes_and_those_around_have(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1)))
+    model[1].compile(backend="eager")
+    found = _trained(model, tmp_path / "a", torch.ones(6, 2))
+    assert found["0"] == ((6, 2), (6, 3))
+    assert (found["1.0"], found["1.1"]) == ((None, None), (None, None))
+
+
 def test_a_run_whose_table_is_damaged_is_continued_and_gets_a_new_one(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "a") as writer:
         writer.log(1, {"loss": 1.0})
@@ -54,7 +111,9 @@ def test_a_run_whose_table_is_damaged_is_continued_and_gets_a_new_one(tmp_path: 
     (tmp_path / "a/run.json").write_text(json.dumps({**said, "model": {"version": "\x1b"}}))
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with sonde.watch(model, optimizer, run=tmp_path / "a", console="quiet", doctor="thread", strict=True) as watch:
+    with sonde.watch(
+        model, optimizer, run=tmp_path / "a", console="quiet", settings={"doctor": "thread"}, strict=True
+    ) as watch:
         for _ in range(3):
             loss = model(torch.ones(4, 2)).mean()
             loss.backward()
@@ -80,7 +139,9 @@ def test_rules_are_told_the_table_live_as_in_replay(tmp_path: Path, doctor: Lite
     model = Reader()
     groups = [{"params": model.lookup.parameters(), "lr": 0.1}, {"params": model.out.parameters(), "lr": 1e-4}]
     optimizer = torch.optim.Adam(groups)
-    with sonde.watch(model, optimizer, run=tmp_path / "a", console="quiet", doctor=doctor, strict=True) as watch:
+    with sonde.watch(
+        model, optimizer, run=tmp_path / "a", console="quiet", settings={"doctor": doctor}, strict=True
+    ) as watch:
         for _ in range(60):
             words = torch.randint(0, 20, (32,))
             loss = nn.functional.cross_entropy(model.out(model.lookup(words)), words % 4)

@@ -19,7 +19,9 @@ def _poisoned(run: Path, poisoned_at: int, budget: float) -> tuple[Finding, Find
     torch.manual_seed(1)
     net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
-    with watch(net, optimizer, run=run, strict=True, console="quiet", budget=budget, doctor="thread") as watched:
+    with watch(
+        net, optimizer, run=run, strict=True, console="quiet", budget=budget, settings={"doctor": "thread"}
+    ) as watched:
         for step, batch in enumerate(loops.batches(poisoned_at + 40), 1):
             optimizer.zero_grad()
             loss = loops.loss_of(net, batch)

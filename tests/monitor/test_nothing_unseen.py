@@ -21,7 +21,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     inputs, targets = torch.randn(512, 16), torch.randint(0, 4, (512,))
-    with sonde.watch(net, optimizer, run=folder, console="quiet", doctor="off") as watch:
+    with sonde.watch(net, optimizer, run=folder, console="quiet", settings={"doctor": "off"}) as watch:
         for step in range(1, NUM_STEPS + 1):
             rows = torch.arange(step * 32, step * 32 + 32) % 512
             loss = nn.functional.cross_entropy(net(inputs[rows]), targets[rows])

@@ -15,7 +15,7 @@ from . import loops
 def trained(run: Path, *, num_profiled: int = 0) -> list[Tensor]:
     net = loops.model(dropout=0.3)
     optimizer = torch.optim.AdamW(net.parameters())
-    with loops.watching(net, optimizer, run, doctor="off", console="quiet") as watch:
+    with loops.watching(net, optimizer, run, settings={"doctor": "off"}, console="quiet") as watch:
         for i, batch in enumerate(watch.data(loops.batches(8))):
             if i == 2 and num_profiled:
                 watch.profile(num_profiled)

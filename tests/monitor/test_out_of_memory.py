@@ -32,7 +32,7 @@ def _train(run: Path, *, at: int, is_handled: bool = False) -> list[Finding]:
     net = nn.Sequential(loops.model(), Leaky(at))
     optimizer = torch.optim.Adam(net.parameters())
     said: list[Finding] = []
-    with loops.watching(net, optimizer, run, doctor="thread", on_finding=said.append) as watch:
+    with loops.watching(net, optimizer, run, settings={"doctor": "thread"}, on_finding=said.append) as watch:
         for batch in watch.data(loops.batches(20)):
             optimizer.zero_grad()
             try:

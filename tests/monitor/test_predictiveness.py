@@ -30,7 +30,7 @@ def trained(run: Path, *, asks: bool) -> Trained:
     net = nn.Sequential(nn.Linear(6, 12), nn.BatchNorm1d(12), nn.Dropout(0.5), nn.Linear(12, 3))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
     losses, changes = [], []
-    with loops.watching(net, optimizer, run, doctor="off", console="quiet") as watch:
+    with loops.watching(net, optimizer, run, settings={"doctor": "off"}, console="quiet") as watch:
         for batch in watch.data(loops.batches(NUM_STEPS)):
             state = torch.get_rng_state()
             loss = loops.loss_of(net, batch)
@@ -98,7 +98,7 @@ def test_no_other_series_notices_the_extra_forwards(asked: Trained, plain: Train
 def test_accumulated_gradients_are_not_measured(tmp_path: Path) -> None:
     net = loops.model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    with loops.watching(net, optimizer, tmp_path / "run", doctor="off", console="quiet") as watch:
+    with loops.watching(net, optimizer, tmp_path / "run", settings={"doctor": "off"}, console="quiet") as watch:
         for i, batch in enumerate(loops.batches(8)):
             loss = loops.loss_of(net, batch)
             loss.backward()

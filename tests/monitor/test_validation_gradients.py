@@ -20,7 +20,7 @@ def trained(run: Path, *, asks: bool) -> tuple[list[Tensor], list[float]]:
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     held_out = next(loops.batches(1, seed=9))
     losses, wanted = [], []
-    with loops.watching(net, optimizer, run, doctor="off", console="quiet") as watch:
+    with loops.watching(net, optimizer, run, settings={"doctor": "off"}, console="quiet") as watch:
         for batch in watch.data(loops.batches(6)):
             loss = loops.loss_of(net, batch)
             loss.backward()

@@ -58,6 +58,11 @@ def test_parameters_have_shape_format_group_and_whether_they_are_trained() -> No
     ]
 
 
+def test_parameters_say_where_they_are() -> None:
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False, device="meta"))
+    assert {row.name: row.device for row in _table(model).parameters} == {"0.weight": "cpu", "1.weight": "meta"}
+
+
 def test_what_a_parameter_is_for_is_told_by_the_class_of_its_module_whatever_it_is_called() -> None:
     class Oddly(nn.Module):
         def __init__(self) -> None:

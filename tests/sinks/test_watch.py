@@ -151,7 +151,9 @@ def test_a_dead_sink_is_one_warning_and_an_information_and_the_run_is_whole(
 
     service = Service(dead)
     training = Training()
-    watch = sonde.watch(training.model, training.optimizer, run=tmp_path / "run", sinks=[service], doctor="thread")
+    watch = sonde.watch(
+        training.model, training.optimizer, run=tmp_path / "run", sinks=[service], settings={"doctor": "thread"}
+    )
     training.train(watch, 20)
     service.wait_for(lambda: service.num_attempts > 0)
     training.train(watch, 20)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from sonde.config.sources import Ignored
 
 _TRUST = "trust"
+_UNKNOWN = ("total_steps", "total_epochs")
+"""Settings without a value that no device has one for."""
 
 
 def config(
@@ -90,12 +92,16 @@ def lines(settings: Mapping[str, Any], files: Iterable[str], ignored: "Iterable[
     for file in (*files, *ignored):
         yield f"# {console.one_line(file)}"
     said = {
-        f"# {key} depends on the device" if item["value"] is None else f"{key} = {toml(item['value'])}": item["from"]
+        f"# {key} {_unset(key)}" if item["value"] is None else f"{key} = {toml(item['value'])}": item["from"]
         for key, item in settings.items()
     }
     width = min(max(map(len, said), default=0), 60)
     for text, origin in said.items():
         yield f"{console.one_line(text):<{width}}  # {console.one_line(origin)}"
+
+
+def _unset(key: str) -> str:
+    return "is not known" if key in _UNKNOWN else "depends on the device"
 
 
 def toml(value: Any) -> str:

@@ -11,7 +11,10 @@ from sonde.core import settings
 
 _KNOWN = frozenset(item.name for item in dataclasses.fields(Config))
 # The others need trust, also those that come with later versions.
-_HARMLESS = frozenset({"preset", "budget", "console", "doctor", "cadence", "probes", "loss", "rules"})
+_HARMLESS = frozenset(
+    {"preset", "budget", "floor_s", "console", "console_s", "total_steps", "total_epochs", "doctor"}
+    | {"cadence", "probes", "loss", "rules"}
+)
 _PATHS = frozenset({"runs", "profile"})
 
 

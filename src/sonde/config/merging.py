@@ -46,7 +46,7 @@ class Effective:
     sources: tuple[Source, ...] = field(repr=False)
 
     def over(self, arguments: Mapping[str, Any]) -> "Effective":
-        """The same, but for what these arguments say: tables as in a file; None says nothing.
+        """The same, but for what these arguments say, as tables or by dotted names; None says nothing.
 
         Raises:
             SettingError: a key or a value is wrong.

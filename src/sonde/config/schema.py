@@ -78,13 +78,16 @@ class Probes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossConfig:
-    """How the loss is smoothed.
+    """What the loss of a step is, and how it is smoothed.
 
     Args:
+        micro: What the loss of an accumulated step is of its micro-losses: their mean, or their sum where they are
+            given as they are differentiated.
         ema: Whether its moving average (`loss/ema`) is recorded.
         decay: β of the average and of the moving moments, in [0.95, 0.999]; larger is smoother and later.
     """
 
+    micro: Literal["mean", "sum"] = "mean"
     ema: bool = True
     decay: float = 0.99
 
@@ -101,12 +104,17 @@ class Config:
         preset: Settings that go together: `sonde.config.presets`.
         runs: Folder in which a run gets its own where none is named.
         budget: Share of the step time that watching may take, in (0, 1]; infinite for no limit.
+        floor_s: Seconds a step that it may always take, whatever the share, above 0; None is what `monitor.budget` has
+            for the device.
         console: What is printed, to stderr.
+        console_s: Seconds between two of its lines, above 0.
+        total_steps: How many steps there will be, at least 1, for the time that is left; None where it is not known.
+        total_epochs: How many epochs there will be, likewise.
         doctor: Where rows are judged.
         profile: A file of rules' settings, as `sonde calibrate` writes.
         cadence: How often families are measured.
         probes: Which probes measure.
-        loss: How the loss is smoothed.
+        loss: What the loss of a step is, and how it is smoothed.
         rules: Settings of rules by name, as `rules.configuring.configured` takes them.
         sinks: Loggers to be fed.
         alerts: What is told when, and to whom.
@@ -115,7 +123,11 @@ class Config:
     preset: Literal["none", "quiet", "stability", "tuning"] = "none"
     runs: str = "runs"
     budget: float = 0.01
+    floor_s: float | None = None
     console: Literal["auto", "live", "lines", "verbose", "quiet"] = "auto"
+    console_s: float = 30.0
+    total_steps: int | None = None
+    total_epochs: int | None = None
     doctor: Literal["process", "thread", "off"] = "process"
     profile: str = ""
     cadence: Cadence = Cadence()
@@ -128,6 +140,13 @@ class Config:
     def __post_init__(self) -> None:
         if not 0 < self.budget <= 1 and self.budget != math.inf:
             raise SettingError(f"must be in (0, 1], or infinite for no limit, got {self.budget}.", "budget")
+        if self.floor_s is not None and not 0 < self.floor_s < math.inf:
+            raise SettingError(f"must be above 0 seconds and finite, got {self.floor_s}.", "floor_s")
+        if not self.console_s > 0:
+            raise SettingError(f"must be above 0 seconds, got {self.console_s}.", "console_s")
+        for name in ("total_steps", "total_epochs"):
+            if (length := getattr(self, name)) is not None and length < 1:
+                raise SettingError(f"must be at least 1, got {length}; leave it out where it is not known.", name)
         if not self.runs:
             raise SettingError("must be a folder, got an empty text.", "runs")
 

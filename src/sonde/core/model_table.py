@@ -3,8 +3,8 @@
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple
 
 from sonde.core.errors import FormatError
 from sonde.core.json_fields import count, flag, list_of, mapping, member, one_of, text
@@ -24,6 +24,13 @@ _PARAMETERS_BYTES, _MODULES_BYTES = 16 << 20, 8 << 20
 NO_ROOM = "beyond the room that the table has"
 
 
+class Passed(NamedTuple):
+    """What a module was given and gave at its first call: the shapes of the first tensors; None where there is none."""
+
+    input: Shape | None
+    output: Shape | None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModuleRow:
     """A module of a model; wrappers (`torch.compile`, DDP, checkpointing) are none.
@@ -32,19 +39,31 @@ class ModuleRow:
         name: As in tags, without wrappers; the model itself is `model`, or its name where there are several.
         type: Its class.
         depth: How many modules it lies inside of; the model itself is 0.
+        input: Shape of the first tensor that it was given at its first call; None where that is not known.
+        output: Shape of the first tensor that it gave then, likewise.
     """
 
     name: str
     type: str
     depth: int
+    input: Shape | None = None
+    output: Shape | None = None
 
     def to_json(self) -> dict[str, Json]:
-        return {"name": self.name, "type": self.type, "depth": self.depth}
+        """One JSON object; shapes that are not known are left out."""
+        told: dict[str, Json] = {"name": self.name, "type": self.type, "depth": self.depth}
+        told |= {key: list(shape) for key in ("input", "output") if (shape := getattr(self, key)) is not None}
+        return told
 
     @classmethod
     def from_json(cls, data: Json) -> "ModuleRow":
+        told = mapping(data)
         return cls(
-            name=member(data, "name", _name), type=member(data, "type", _word), depth=member(data, "depth", count)
+            name=member(told, "name", _name),
+            type=member(told, "type", _word),
+            depth=member(told, "depth", count),
+            input=member(told, "input", _shape) if "input" in told else None,
+            output=member(told, "output", _shape) if "output" in told else None,
         )
 
 
@@ -57,6 +76,7 @@ class ParameterRow:
         kind: What it is for.
         shape: Of the whole, where processes hold a piece each.
         dtype: As torch calls it: `float32`.
+        device: Where it is, as torch calls it: `cuda:0`; of a piece, where this process has it. Empty where unknown.
         trainable: Whether it asks for gradients; if not, it is frozen.
         group: Number of its group in its optimiser; None where it is in none.
         optimizer: Name of that optimiser, where there are several.
@@ -67,6 +87,7 @@ class ParameterRow:
     kind: Kind
     shape: Shape
     dtype: str
+    device: str = ""
     trainable: bool = True
     group: int | None = None
     optimizer: str = ""
@@ -86,6 +107,8 @@ class ParameterRow:
             "dtype": self.dtype,
             "group": self.group,
         }
+        if self.device:
+            told["device"] = self.device
         if not self.trainable:
             told["trainable"] = False
         if self.optimizer:
@@ -102,6 +125,7 @@ class ParameterRow:
             kind=member(told, "kind", one_of(Kind)),
             shape=member(told, "shape", _shape),
             dtype=member(told, "dtype", _word),
+            device=member(told, "device", _word) if "device" in told else "",
             trainable=member(told, "trainable", flag) if "trainable" in told else True,
             group=member(told, "group", _group),
             optimizer=member(told, "optimizer", _word) if "optimizer" in told else "",
@@ -165,6 +189,11 @@ class ModelTable:
         taken = [row.shape[1] for row in self.parameters if row.kind is Kind.MATRIX and len(row.shape) > 1]
         inner = sorted(size for size in taken[1:] if size > 1)  # 1 is that of a convolution of single channels
         return inner[len(inner) // 2] if inner else None
+
+    def with_shapes(self, shapes: Mapping[str, Passed]) -> "ModelTable":
+        """The same, with what modules were given and gave, by their names."""
+        rows = [replace(row, **shapes[row.name]._asdict()) if row.name in shapes else row for row in self.modules]
+        return replace(self, modules=tuple(rows))
 
     def to_json(self) -> dict[str, Json]:
         """One JSON object for `run.json`; rows for which there is no room are counted in `left_out`."""

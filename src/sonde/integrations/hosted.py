@@ -1,5 +1,6 @@
 """A training that another library conducts: its watch from beginning to end, and what its checkpoints carry."""
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
@@ -7,6 +8,7 @@ from typing import Any, final
 from torch import nn
 from torch.optim import Optimizer
 
+from sonde.config import Effective
 from sonde.core.records import Ending
 from sonde.monitor.watch import Watch
 
@@ -25,7 +27,7 @@ class Hosted:
 
     def __init__(self, begin: Begin, run: str | os.PathLike[str] | None) -> None:
         self._begin = begin
-        self._settings: dict[str, Any] = {} if run is None else {"run": run}
+        self._arguments: dict[str, Any] = {} if run is None else {"run": run}
         self._state: Mapping[str, Any] = {}
         self.watch: Watch | None = None
         """While the training lasts."""
@@ -36,7 +38,7 @@ class Hosted:
         optimizers: Optimizer | Mapping[str, Optimizer],
         *,
         state: Mapping[str, Any],
-        **settings: Any,
+        settings: Mapping[str, Any] | None = None,
     ) -> Watch:
         """Watch from now on; a training that an exception left without a word is closed first.
 
@@ -44,11 +46,11 @@ class Hosted:
             model: The model.
             optimizers: One, or several by name.
             state: Of a checkpoint, to go on from; empty where the training is new.
-            settings: Of the watch, that follow from how the library trains.
+            settings: By name, that follow from how the library trains; they go before those of `begin`.
         """
         if self.watch is not None:
             self.watch.end(Ending.CRASHED, "another training began before this one had ended")
-        self.watch = self._begin(model, optimizers, **self._settings, **settings)
+        self.watch = self._begin(model, optimizers, **self._arguments, **_added(self._begin, settings or {}))
         if state:
             self.watch.load_state_dict(state)
         return self.watch
@@ -67,6 +69,14 @@ class Hosted:
             watch.close()
         else:
             watch.__exit__(type(error), error, error.__traceback__)
+
+
+def _added(begin: Begin, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The argument `settings` for `begin`: these over those that it brings along, which would be lost else."""
+    if not settings:
+        return {}
+    own = begin.keywords.get("settings") if isinstance(begin, functools.partial) else None
+    return {"settings": own.over(settings) if isinstance(own, Effective) else {**(own or {}), **settings}}
 
 
 def named(model: nn.Module, optimizers: Sequence[Optimizer]) -> Optimizer | dict[str, Optimizer]:

@@ -72,7 +72,7 @@ class SondeCallback(TrainerCallback, ExportableState):
             kwargs["model"],
             getattr(optimizer, "optimizer", optimizer),  # Accelerate's wrapper has no hooks
             state=json.loads(kept.get("restored", "{}")) if state.global_step else {},
-            micro="sum",
+            settings={"loss.micro": "sum"},
         )
         self._losses = Differentiated()
 

@@ -82,8 +82,8 @@ class SondeCallback(Callback):
         # Of another training, where this one is new.
         state = (self._restored or self._hosted.state()) if trainer.global_step else {}
         self._restored = {}
-        settings = {} if pl_module.automatic_optimization else {"micro": "sum"}
-        self._hosted.begin(pl_module, optimizers, state=state, **settings)
+        settings = {} if pl_module.automatic_optimization else {"loss.micro": "sum"}
+        self._hosted.begin(pl_module, optimizers, state=state, settings=settings)
         if not pl_module.automatic_optimization:
             self._losses = Differentiated()
 

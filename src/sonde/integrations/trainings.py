@@ -84,8 +84,7 @@ class Trainings:
                 found.optimizers,
                 run=self._next_folder(),
                 config={"script": self._script.target, "args": list(self._script.args)},
-                settings=self._settings,
-                micro="sum",
+                settings=self._settings.over({"loss.micro": "sum"}),
             )
         except Exception as error:  # the disk, another process that records there: the training goes on
             self.is_refused = True

@@ -24,10 +24,11 @@ from sonde.probes.hosts import Hosts
 from sonde.probes.learning_rates import LearningRates
 from sonde.probes.logits import OutputLogits
 from sonde.probes.memory import Memory
+from sonde.probes.module_shapes import ModuleShapes
 from sonde.probes.operators import Operators
 from sonde.probes.optimizers import WatchedOptimizer
 from sonde.probes.parameter_steps import ParameterSteps
-from sonde.probes.parameters import Watched
+from sonde.probes.parameters import Watched, devices_of
 from sonde.probes.phases import Phases
 from sonde.probes.predictiveness import Predictiveness
 from sonde.probes.preflight import Preflight
@@ -63,6 +64,7 @@ class ProbeSet:
         notices: Say what cannot be measured, and what the first look at a training has found.
         names: Gives the name of every parameter of the models, by its id.
         put_event: Told what else happens, by its kind.
+        shapes: Notes those of modules at the first step.
         on: The names of the probes that measure: all others are switched off.
     """
 
@@ -79,6 +81,7 @@ class ProbeSet:
         *,
         names: Callable[[], Mapping[int, str]],
         put_event: Callable[[str, Mapping[str, Any]], None],
+        shapes: ModuleShapes,
         on: frozenset[str],
     ) -> None:
         self._schedule, self._guard, self._notices = schedule, guard, notices
@@ -104,7 +107,7 @@ class ProbeSet:
             "memory": ("resources", Memory(models, optimizers)),
             "flops": ("resources", Flops(models, clock=clock)),
             "reductions": ("resources", Reductions(models)),
-            **({"devices": ("resources", Devices([device]))} if device.type == "cuda" else {}),
+            **({"devices": ("resources", Devices(devices_of(optimizers)))} if device.type == "cuda" else {}),
             "batches": ("inputs", Batches(models, clock=clock)),
             "features": ("batches", Features(models, clock=clock)),
             "logits": ("batches", OutputLogits(models, clock=clock)),
@@ -120,10 +123,11 @@ class ProbeSet:
             "preflight": self._preflight,
             "settings": Settings(optimizers, put_event),
             "operators": self._operators,
+            "module_shapes": shapes,
         }
         if "operators" in on:
             self._operators.request(_PROFILED_STEPS, after=_WARM_UP_STEPS)
-        on |= {"parameters", "operators"}
+        on |= {"parameters", "operators", "module_shapes"}
         made: dict[str, Probe | Standing] = {**standing, **{name: probe for name, (_, probe) in sampled.items()}}
         for name in sorted((made.keys() | _TAGS.keys()) - on):
             for tag in _TAGS.get(name) or [f"{tag}*" for tag in getattr(made[name], "yields", ())]:

@@ -3,9 +3,10 @@
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,12 +25,13 @@ from sonde.monitor.messages import EndMessage
 from sonde.monitor.notices import Notices
 from sonde.monitor.outputs import Outputs
 from sonde.monitor.recording import StepRecording
-from sonde.monitor.setup import device_of, listen
+from sonde.monitor.setup import Shared, listen
 from sonde.monitor.sweeps import Sweeps
 from sonde.monitor.timed_batches import timed
 from sonde.probes import out_of_memory
 from sonde.probes.batches import counts_of, shapes_of, targets_of
 from sonde.probes.cadences import ON_CPU, ON_GPU, Cadences, with_intervals
+from sonde.probes.parameters import device_of
 from sonde.probes.schedule import Schedule
 from sonde.probes.validation_gradients import gradient_norm
 from sonde.sinks.sink import Sink
@@ -41,13 +43,22 @@ _log = logger("sonde.monitor")
 
 T = TypeVar("T")
 
-Micro = Literal["mean", "sum"]
-
 _CHECKPOINT_S = 0.35  # nobody expects a checkpoint to take much longer for our sake
 _CLOSE_S = 30.0
 _CLOSE_DOCTOR_S = 10.0
 _CLOSE_HURRY_S = 2.0
 _CLOSE_SERVICES_S = 10.0  # sinks and alerts, whose other side may be gone
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """What a caller of `watch` gives that no configuration can say; its arguments of the same names."""
+
+    config: Mapping[str, Any] | None
+    cadence: Cadences | None
+    on_finding: Callable[[Finding], None] | None
+    sinks: Sequence[Sink]
+    strict: bool
 
 
 class Watch:
@@ -62,44 +73,35 @@ class Watch:
         optimizers: Mapping[str, Optimizer],
         writer: Writer,
         settings: Config,
-        *,
-        config: Mapping[str, Any] | None,
-        cadence: Cadences | None,
-        on_finding: Callable[[Finding], None] | None,
-        sinks: Sequence[Sink],
-        micro: Micro,
-        floor_s: float | None,
-        length: Mapping[str, int | None],
-        console_s: float,
-        strict: bool,
+        given: Given,
         call: ranks.Call,
     ) -> None:
-        self._writer, self._closed, self._is_strict = writer, False, strict
+        self._writer, self._closed, self._is_strict = writer, False, given.strict
         self._models, self._optimizers = dict(models), dict(optimizers)
         self._batch_shapes: dict[str, list[int]] = {}
         self._error: BaseException | None = None
         on_gpu = device_of(optimizers).type == "cuda"
-        self._schedule = Schedule(cadence or with_intervals(ON_GPU if on_gpu else ON_CPU, settings.cadence.given))
+        self._schedule = Schedule(given.cadence or with_intervals(ON_GPU if on_gpu else ON_CPU, settings.cadence.given))
         self._sweeps, self._mailbox = Sweeps(), Mailbox()
         self._notices = Notices(self._mailbox)
-        self._guard = Guard(self._notices.fail, strict=strict)
+        self._guard = Guard(self._notices.fail, strict=given.strict)
         self._outputs = Outputs(
             writer,
-            config=config,
-            sinks=sinks,
+            config=given.config,
+            sinks=given.sinks,
             alerts=settings.alerts,
             console=settings.console,
-            console_s=console_s,
-            length=length,
+            console_s=settings.console_s,
+            length={"total_steps": settings.total_steps, "total_epochs": settings.total_epochs},
             doctor=settings.doctor,
             rules=settings.rules,
-            on_finding=on_finding,
+            on_finding=given.on_finding,
             on_alarm=self._sweeps.ask,
             problem=self._problem,
         )
         self._recording = StepRecording(
             self._outputs.entrance,
-            micro=np.sum if micro == "sum" else np.mean,
+            micro=np.sum if settings.loss.micro == "sum" else np.mean,
             loss=settings.loss,
             world_size=ranks.world_size(),
         )
@@ -108,15 +110,10 @@ class Watch:
             self._listening = listen(
                 self._models,
                 self._optimizers,
-                self._schedule,
-                self._mailbox,
-                self._notices,
-                self._guard,
+                Shared(self._schedule, self._mailbox, self._notices, self._guard),
+                settings,
                 call,
                 writer.describe,
-                share=settings.budget,
-                floor_s=floor_s,
-                on=settings.probes.on,
             )
             # Where parameters are split, all ranks must measure the same at each step.
             self._sweeps.are_allowed = all(one.sharing is None for one in self._listening.watched)

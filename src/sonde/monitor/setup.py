@@ -3,24 +3,25 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from sonde.config.schema import Config
 from sonde.core.model_table import ModelTable
 from sonde.kernels.dispatch import trouble_on
 from sonde.monitor import ranks
 from sonde.monitor.guard import Guard
 from sonde.monitor.iteration import Iteration
 from sonde.monitor.mailbox import Mailbox
+from sonde.monitor.model_description import ModelDescription
 from sonde.monitor.notices import Notices
 from sonde.monitor.optimizer_hooks import OptimizerHooks, share_between_ranks
 from sonde.monitor.probe_set import ProbeSet
 from sonde.probes import walks
 from sonde.probes.events import Events
-from sonde.probes.model_table import model_table
+from sonde.probes.module_shapes import ModuleShapes
 from sonde.probes.optimizers import WatchedOptimizer
-from sonde.probes.parameters import parameter_names
+from sonde.probes.parameters import device_of, parameter_names
 from sonde.probes.schedule import Schedule
 from sonde.streams.logs import logger
 
@@ -43,49 +44,47 @@ class Listening(NamedTuple):
         self.watched.clear()
 
 
-def device_of(optimizers: Mapping[str, Optimizer]) -> torch.device:
-    """Where the first parameter is."""
-    given = (p for optimizer in optimizers.values() for group in optimizer.param_groups for p in group["params"])
-    return next((p.device for p in given if p.device.type != "meta"), torch.device("cpu"))
+class Shared(NamedTuple):
+    """What all that listens has in common."""
+
+    schedule: Schedule
+    """What has its turn."""
+    mailbox: Mailbox
+    """Where what is found goes."""
+    notices: Notices
+    """Say what is not measured."""
+    guard: Guard
+    """Keeps our faults from the training."""
 
 
 def listen(
     models: dict[str, nn.Module],
     optimizers: dict[str, Optimizer],
-    schedule: Schedule,
-    mailbox: Mailbox,
-    notices: Notices,
-    guard: Guard,
+    shared: Shared,
+    settings: Config,
     call: ranks.Call,
     describe: Callable[[ModelTable], None],
-    *,
-    share: float,
-    floor_s: float | None,
-    on: frozenset[str],
 ) -> Listening:
     """Hook everything that is listened to.
 
     Args:
         models: By name; who empties it lets all go of them.
         optimizers: By name, likewise.
-        schedule: What has its turn.
-        mailbox: Where what is found goes.
-        notices: Say what is not measured.
-        guard: Keeps our faults from the training.
+        shared: What all of it has in common.
+        settings: How much the watching may take, and which probes measure.
         call: Of `watch`, as the other ranks see it.
         describe: Given the model table, and again where it has changed.
-        share: Of the step time that the watching may take.
-        floor_s: Seconds a step that it may always take.
-        on: The names of the probes that measure.
     """
+    schedule, mailbox, notices, guard = shared
     device = device_of(optimizers)
+    description = ModelDescription(models, optimizers, describe)
 
     def names() -> dict[int, str]:
         return parameter_names(models)
 
     def names_anew() -> dict[int, str]:  # parameters have come, or have got their shape
         with guard:
-            describe(model_table(models, optimizers))
+            description.refresh()
         return names()
 
     watched = [
@@ -99,7 +98,7 @@ def listen(
         notices.problem(f"watching costs more than it should: {trouble}")
     share_between_ranks(watched, call, schedule.cadences, notices)
     events = Events(guard.failed)
-    iteration = Iteration(device, watched, schedule, mailbox, guard, share=share, floor_s=floor_s)
+    iteration = Iteration(device, watched, schedule, mailbox, guard, share=settings.budget, floor_s=settings.floor_s)
     hooks = OptimizerHooks(watched, events, iteration, guard, mailbox.event)
 
     def probes(of: Mapping[str, nn.Module]) -> ProbeSet:
@@ -114,7 +113,8 @@ def listen(
             notices,
             names=names,
             put_event=mailbox.event,
-            on=on,
+            shapes=ModuleShapes(of, description.add_shapes),
+            on=settings.probes.on,
         )
 
     made: ProbeSet | None = None

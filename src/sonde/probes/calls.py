@@ -62,6 +62,10 @@ class Calls:
         """Call `function(module, args, kwargs, output)` after each call of the module; what to call to end that."""
         return self._add(module, "afters", function)
 
+    def after_all(self, function: After) -> Callable[[], None]:
+        """Call `function(module, args, kwargs, output)` after each call of any module; what to call to end that."""
+        return self._add(None, "afters", function)
+
     def around(self, module: nn.Module, enter: Before, leave: Callable[[nn.Module], None]) -> Callable[[], None]:
         """Call these as close to each call of the module as can be, `leave` also where the call ends in an exception.
 
@@ -71,7 +75,7 @@ class Calls:
 
     def around_all(self, enter: Before, leave: Callable[[nn.Module], None], after: After) -> Callable[[], None]:
         """Call these around the calls of all modules, `leave` also where one ends in an exception, before `after`."""
-        undo = self._add(None, "arounds", (enter, leave)), self._add(None, "afters", after)
+        undo = self._add(None, "arounds", (enter, leave)), self.after_all(after)
 
         def leave_all() -> None:
             for one in undo:

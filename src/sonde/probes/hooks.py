@@ -8,7 +8,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from sonde.probes.calls import CALLS, Before
+from sonde.probes.calls import CALLS, After, Before
 from sonde.probes.seams import Seam
 from sonde.probes.stopwatch import Stopwatch
 
@@ -73,6 +73,10 @@ class Hooks:
     def after(self, module: nn.Module, function: Callable[[nn.Module, Any, Any], None]) -> None:
         """Call `function(module, args, output)` after each call of the module."""
         self._attach(lambda module, args, _kwargs, output: function(module, args, output), partial(CALLS.after, module))
+
+    def after_all(self, function: After) -> None:
+        """Call `function(module, args, kwargs, output)` after each call of any module."""
+        self._attach(function, CALLS.after_all)
 
     def on_gradient(self, tensor: Tensor, function: Callable[[Tensor], None]) -> None:
         """Call `function(gradient)` when the gradient of a tensor that requires one is known.

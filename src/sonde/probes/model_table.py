@@ -15,7 +15,7 @@ from sonde.core.parameter_kinds import Kind, kind_by_name
 from sonde.core.printable import one_line
 from sonde.core.tags import clean_name, is_name
 from sonde.probes.parameters import LAZY, of_optimizer, parameter_names
-from sonde.probes.walks import is_wrapper, places
+from sonde.probes.walks import Place, is_wrapper, places
 
 _MADE_CLASSES = ("FSDP", "Parametrized")  # torch puts these before the name of a class that it derives
 _MULTIPLY = (nn.Linear, nn.Bilinear, _ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
@@ -59,7 +59,7 @@ def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimi
     """Every name of each parameter."""
     for model_name, place in ((name, place) for name, model in models.items() for place in places(name, model)):
         if not place.is_alias and not is_wrapper(place.module):
-            name = clean_name(place.name) if place.depth else model_name or "model"
+            name = _module_name(model_name, place)
             left_out[_ODD_NAME] += not is_name(name)
             if is_name(name) and name not in modules:
                 modules[name] = ModuleRow(name=name, type=_class_name(type(place.module)), depth=place.depth)
@@ -87,6 +87,7 @@ def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimi
                 kind=kind,
                 shape=tuple(parameter.shape),
                 dtype=str(parameter.dtype).removeprefix("torch."),
+                device=_word(parameter.device),
                 trainable=parameter.requires_grad,
                 group=group,
                 optimizer=_word(optimizer_name),
@@ -94,6 +95,20 @@ def model_table(models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimi
             )
         )
     return ModelTable(modules=tuple(modules.values()), parameters=tuple(rows), left_out=dict(+left_out))
+
+
+def module_names(models: Mapping[str, nn.Module]) -> list[tuple[nn.Module, str]]:
+    """The modules of the table with the names that they have there."""
+    return [
+        (place.module, _module_name(name, place))
+        for name, model in models.items()
+        for place in places(name, model)
+        if not place.is_alias and not is_wrapper(place.module)
+    ]
+
+
+def _module_name(model: str, place: Place) -> str:
+    return clean_name(place.name) if place.depth else model or "model"
 
 
 def _kind(module: nn.Module, local: str, name: str, parameter: Tensor) -> Kind:

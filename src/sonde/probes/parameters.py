@@ -114,6 +114,22 @@ def weights_of(models: Mapping[str, nn.Module], kinds: tuple[type[nn.Module], ..
     return {id(weight) for module in modules if (weight := vars(module)["_parameters"].get("weight")) is not None}
 
 
+def devices_of(optimizers: Mapping[str, Optimizer]) -> list[torch.device]:
+    """Where the parameters of optimisers are, each device once, in their order; the meta device is none.
+
+    Example:
+        >>> devices_of({"": torch.optim.SGD([torch.zeros(1), torch.zeros(1, device="meta")])})
+        [device(type='cpu')]
+    """
+    devices = dict.fromkeys(p.device for optimizer in optimizers.values() for p in of_groups(optimizer))
+    return [device for device in devices if device.type != "meta"]
+
+
+def device_of(optimizers: Mapping[str, Optimizer]) -> torch.device:
+    """Where the first parameter is that is anywhere."""
+    return next(iter(devices_of(optimizers)), torch.device("cpu"))
+
+
 def num_parameters(optimizer: Optimizer) -> int:
     """How many tensors the optimiser has now: cheap, to notice those that were added."""
     return sum(len(group["params"]) for group in optimizer.param_groups)

@@ -35,7 +35,7 @@ class Training:
         self.net = model()
         self._optimizer = torch.optim.SGD(self.net.parameters(), lr=0.05)
         before = children()
-        self.watch: Watch = watch(self.net, self._optimizer, run=run, console="quiet", doctor="process")
+        self.watch: Watch = watch(self.net, self._optimizer, run=run, console="quiet", settings={"doctor": "process"})
         (self.doctor,) = children() - before
 
     def train(self, steps: int) -> None:

@@ -55,7 +55,7 @@ def plain(findings: Any) -> list[Any]:
 @pytest.mark.parametrize("doctor", PLACES)
 def test_findings_are_those_of_a_replay(tmp_path: Path, doctor: str) -> None:
     told: list[Finding] = []
-    watched, _ = train(tmp_path / "run", lr=30.0, doctor=doctor, on_finding=told.append)
+    watched, _ = train(tmp_path / "run", lr=30.0, settings={"doctor": doctor}, on_finding=told.append)
     assert any(finding.severity.is_alarm for finding in watched.findings())
     assert plain(watched.findings()) == plain(sonde.diagnose(tmp_path / "run"))
     stored = [event.data for event in sonde.load(tmp_path / "run").events("finding")]
@@ -68,7 +68,9 @@ def test_a_poisoned_batch_is_told_while_the_training_runs(tmp_path: Path, doctor
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
     told: list[Finding] = []
-    with watch(net, optimizer, run=tmp_path, console="quiet", doctor=doctor, on_finding=told.append) as watched:
+    with watch(
+        net, optimizer, run=tmp_path, console="quiet", settings={"doctor": doctor}, on_finding=told.append
+    ) as watched:
         for step, (x, y) in enumerate(watched.data(batches(400))):
             loss = loss_of(net, (x if step != 30 else x / 0, y))
             loss.backward()
@@ -83,7 +85,7 @@ def test_a_poisoned_batch_is_told_while_the_training_runs(tmp_path: Path, doctor
 
 
 def test_nothing_is_judged_where_it_is_off(tmp_path: Path) -> None:
-    watched, _ = train(tmp_path / "run", lr=30.0, doctor="off")
+    watched, _ = train(tmp_path / "run", lr=30.0, settings={"doctor": "off"})
     assert watched.findings() == ()
     assert sonde.load(tmp_path / "run").events("finding") == []
 
@@ -101,7 +103,7 @@ def test_a_function_that_fails_stops_neither_training_nor_findings(
         called.append(finding.code)
         raise error("mine")
 
-    watched, _ = train(tmp_path / "run", lr=30.0, doctor=doctor, on_finding=fail)
+    watched, _ = train(tmp_path / "run", lr=30.0, settings={"doctor": doctor}, on_finding=fail)
     found = [finding for finding in watched.findings() if finding.code != "SYS006"]
     replayed = sonde.diagnose(tmp_path / "run")
     assert plain(found) == plain(finding for finding in replayed if finding.code != "SYS006")
@@ -115,20 +117,20 @@ def test_a_function_that_fails_stops_neither_training_nor_findings(
 
 
 def test_settings_of_rules_reach_the_doctor(tmp_path: Path) -> None:
-    watched, _ = train(tmp_path / "a", lr=30.0, doctor="process")
+    watched, _ = train(tmp_path / "a", lr=30.0, settings={"doctor": "process"})
     codes = {finding.code for finding in watched.findings()}
-    without, _ = train(tmp_path / "b", lr=30.0, doctor="process", rules=dict.fromkeys(codes, False))
+    without, _ = train(tmp_path / "b", lr=30.0, settings={"doctor": "process", "rules": dict.fromkeys(codes, False)})
     assert not codes & {finding.code for finding in without.findings()}
 
 
 def test_a_wrong_setting_is_refused_before_anything_is_recorded(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="GRD001"):
-        train(tmp_path / "run", rules={"GRD001.grwth": 3})
+        train(tmp_path / "run", settings={"rules.GRD001.grwth": 3})
     assert not (tmp_path / "run").exists()
 
 
 def test_an_alarm_asks_for_a_sweep(tmp_path: Path) -> None:
-    train(tmp_path / "run", lr=30.0, steps=400, doctor="thread")
+    train(tmp_path / "run", lr=30.0, steps=400, settings={"doctor": "thread"})
     assert sonde.load(tmp_path / "run").events("sweep")
 
 
@@ -136,7 +138,7 @@ def test_a_doctor_that_is_killed_is_said_once(tmp_path: Path, caplog: pytest.Log
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
     before = children()
-    with watch(net, optimizer, run=tmp_path, console="quiet", doctor="process") as watched:
+    with watch(net, optimizer, run=tmp_path, console="quiet", settings={"doctor": "process"}) as watched:
         (doctor,) = children() - before
         for step, batch in enumerate(batches(200)):
             loss = loss_of(net, batch)
@@ -157,7 +159,7 @@ def test_nothing_is_left_of_a_watch_that_could_not_be_set_up(tmp_path: Path, mon
     monkeypatch.setattr("sonde.monitor.setup.ProbeSet", fail)
     before = set(threading.enumerate())
     with pytest.raises(RuntimeError, match="no probes today"):
-        train(tmp_path / "run", doctor="process")
+        train(tmp_path / "run", settings={"doctor": "process"})
     assert set(threading.enumerate()) <= before
 
 
@@ -168,7 +170,7 @@ def test_no_process_is_left_when_the_training_is_killed(tmp_path: Path) -> None:
         "from pathlib import Path\n"
         "net = torch.nn.Linear(2, 1)\n"
         "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
-        "watch = sonde.watch(net, optimizer, run='run', console='quiet', doctor='process')\n"
+        "watch = sonde.watch(net, optimizer, run='run', console='quiet', settings={'doctor': 'process'})\n"
         "for _ in range(20):\n"
         "    loss = net(torch.ones(1, 2)).square().mean()\n"
         "    loss.backward()\n"
@@ -220,7 +222,7 @@ def test_a_resumed_training_is_judged_as_one_that_never_stopped(tmp_path: Path) 
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=30.0)
     everything = list(batches(200))
-    first = watch(net, optimizer, run=tmp_path / "parts", console="quiet", doctor="thread", strict=True)
+    first = watch(net, optimizer, run=tmp_path / "parts", console="quiet", settings={"doctor": "thread"}, strict=True)
     run_some(first, net, optimizer, everything[:100])
     checkpoint = copy.deepcopy((net.state_dict(), optimizer.state_dict(), first.state_dict()))
     first.close()
@@ -228,7 +230,7 @@ def test_a_resumed_training_is_judged_as_one_that_never_stopped(tmp_path: Path) 
     optimizer = torch.optim.SGD(net.parameters(), lr=30.0)
     net.load_state_dict(checkpoint[0])
     optimizer.load_state_dict(checkpoint[1])
-    second = watch(net, optimizer, run=tmp_path / "parts", console="quiet", doctor="thread", strict=True)
+    second = watch(net, optimizer, run=tmp_path / "parts", console="quiet", settings={"doctor": "thread"}, strict=True)
     second.load_state_dict(checkpoint[2])
     run_some(second, net, optimizer, everything[100:])
     second.close()

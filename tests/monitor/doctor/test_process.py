@@ -28,7 +28,7 @@ _SCRIPT = """
     torch.set_num_threads(1)
     net = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    watch = sonde.watch(net, optimizer, run="run", console="quiet", doctor="process")
+    watch = sonde.watch(net, optimizer, run="run", console="quiet", settings={"doctor": "process"})
     for _ in range(STEPS):
         loss = net(torch.ones(8, 4)).square().mean()
         optimizer.zero_grad()

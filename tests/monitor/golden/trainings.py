@@ -6,9 +6,10 @@ while the training runs, each step is judged before the next begins: an alarm as
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -57,7 +58,14 @@ LEFT_OUT_RULES: dict[str, Any] = dict.fromkeys(
 NUM_CLASSES = 4
 
 
-def _watching(model: Any, optimizer: Any, run: Path, *, cadence: Cadences | None = None, **settings: Any) -> Watch:
+def _watching(
+    model: Any,
+    optimizer: Any,
+    run: Path,
+    *,
+    cadence: Cadences | None = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+) -> Watch:
     """The one place that says how a training is watched: nothing of what time it takes counts."""
     return watch(
         model,
@@ -67,7 +75,7 @@ def _watching(model: Any, optimizer: Any, run: Path, *, cadence: Cadences | None
         cadence=cadence or ON_CPU,
         console="quiet",
         strict=True,
-        **{"doctor": "off", "rules": LEFT_OUT_RULES, **settings},
+        settings={"doctor": "off", "rules": LEFT_OUT_RULES, **settings},
     )
 
 
@@ -143,7 +151,7 @@ def groups(run: Path) -> None:
         if number == 12:
             optimizer.add_param_group({"params": third.parameters(), "lr": 0.005})
 
-    with _watching(net, optimizer, run, cadence=EVERY_STEP, doctor="thread") as watched:
+    with _watching(net, optimizer, run, cadence=EVERY_STEP, settings={"doctor": "thread"}) as watched:
         _train(watched, net, optimizer, _batches(24), after_step=add)
 
 
@@ -151,7 +159,7 @@ def accumulation(run: Path) -> None:
     """Three micro-steps a step, whose losses are added up."""
     net = _mlp()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
-    with _watching(net, optimizer, run, cadence=APART, micro="sum") as watched:
+    with _watching(net, optimizer, run, cadence=APART, settings={"loss.micro": "sum"}) as watched:
         for number, (x, y) in enumerate(_batches(75), 1):
             loss: Any = functional.cross_entropy(net(x), y) / 3
             loss.backward()
@@ -178,7 +186,7 @@ def clipping(run: Path) -> None:
                 assert parameter.grad is not None
                 parameter.grad.mul_(0.5)
 
-    with _watching(net, optimizer, run, cadence=APART, doctor="thread") as watched:
+    with _watching(net, optimizer, run, cadence=APART, settings={"doctor": "thread"}) as watched:
         _train(watched, net, optimizer, _batches(40), before_step=clip)
 
 
@@ -211,7 +219,7 @@ def gan(run: Path) -> None:
     }
     optimizers = {name: torch.optim.Adam(net.parameters(), lr=0.01, betas=(0.5, 0.9)) for name, net in models.items()}
     generator = torch.Generator().manual_seed(5)
-    with _watching(models, optimizers, run, cadence=EVERY_STEP, doctor="thread") as watched:
+    with _watching(models, optimizers, run, cadence=EVERY_STEP, settings={"doctor": "thread"}) as watched:
         for real, _ in _batches(24):
             noise = torch.randn(8, 3, generator=generator)
             fake = models["G"](noise)
@@ -263,7 +271,7 @@ def convolutions(run: Path) -> None:
     with torch.no_grad():
         second.bias[:3] = -50.0
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3, nesterov=True)
-    with _watching(net, optimizer, run, cadence=EVERY_STEP, doctor="thread") as watched:
+    with _watching(net, optimizer, run, cadence=EVERY_STEP, settings={"doctor": "thread"}) as watched:
         _train(watched, net, optimizer, _batches(24, 2, 7, 7))
 
 
@@ -308,7 +316,7 @@ def attention(run: Path) -> None:
     """A transformer encoder with a module for attention, and with the function."""
     net = _Encoder()
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
-    with _watching(net, optimizer, run, cadence=APART, doctor="thread") as watched:
+    with _watching(net, optimizer, run, cadence=APART, settings={"doctor": "thread"}) as watched:
         _train(watched, net, optimizer, _words(30))
 
 
@@ -338,7 +346,7 @@ def sparse(run: Path) -> None:
     """Gradients of an embedding that are sparse."""
     net = _Recurrent(sparse=True)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    with _watching(net, optimizer, run, cadence=APART, doctor="thread") as watched:
+    with _watching(net, optimizer, run, cadence=APART, settings={"doctor": "thread"}) as watched:
         _train(watched, net, optimizer, _words(30))
 
 
@@ -370,7 +378,7 @@ def frozen(run: Path) -> None:
         if number == 20:
             net.second.requires_grad_(False)
 
-    with _watching(net, optimizer, run, cadence=EVERY_STEP, doctor="thread") as watched:
+    with _watching(net, optimizer, run, cadence=EVERY_STEP, settings={"doctor": "thread"}) as watched:
         _train(watched, net, optimizer, _batches(30), after_step=change)
 
 
@@ -441,7 +449,7 @@ def scheduler(run: Path) -> None:
         if number == 30:
             optimizer.param_groups[0]["lr"] *= 20
 
-    with _watching(net, optimizer, run, doctor="thread") as watched:
+    with _watching(net, optimizer, run, settings={"doctor": "thread"}) as watched:
         _train(watched, net, optimizer, _batches(50), after_step=follow)
 
 
@@ -451,7 +459,7 @@ def evaluation(run: Path) -> None:
     optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
     x, y = (torch.cat(some) for some in zip(*_batches(7), strict=True))
     loader: Any = DataLoader(TensorDataset(x[:48], y[:48]), batch_size=8)
-    with _watching(net, optimizer, run, cadence=APART, doctor="thread", total_epochs=7) as watched:
+    with _watching(net, optimizer, run, cadence=APART, settings={"doctor": "thread", "total_epochs": 7}) as watched:
         for _ in range(7):
             net.train()
             for number, (images, labels) in enumerate(watched.data(loader)):
@@ -489,7 +497,7 @@ def planted_nan(run: Path) -> None:
             for parameter in net.parameters():
                 parameter.nan_to_num_(0.0, 0.0, 0.0)
 
-    with _watching(net, optimizer, run, doctor="thread") as watched:
+    with _watching(net, optimizer, run, settings={"doctor": "thread"}) as watched:
         _train(watched, net, optimizer, _batches(45), before_step=plant, after_step=heal)
 
 
@@ -497,7 +505,7 @@ def spike(run: Path) -> None:
     """A loss that jumps for some steps, a burst of detail, and what an alarm has measured."""
     net = _mlp()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
-    with _watching(net, optimizer, run, doctor="thread") as watched:
+    with _watching(net, optimizer, run, settings={"doctor": "thread"}) as watched:
         for number, (x, y) in enumerate(_batches(60), 1):
             if number == 21:
                 watched.burst(4)
@@ -517,7 +525,7 @@ def resumed(run: Path) -> None:
     batches = list(_batches(50))
     state: Any = None
     for start, end in ((0, 20), (15, 35), (35, 50)):
-        with _watching(net, optimizer, run, cadence=APART, doctor="thread") as watched:
+        with _watching(net, optimizer, run, cadence=APART, settings={"doctor": "thread"}) as watched:
             if state is not None:
                 net.load_state_dict(state["net"])
                 optimizer.load_state_dict(state["optimizer"])
@@ -535,7 +543,7 @@ def in_eval_mode(run: Path) -> None:
         nn.Linear(6, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Dropout(0.5), nn.Linear(12, NUM_CLASSES)
     ).eval()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
-    with _watching(net, optimizer, run, doctor="thread") as watched:
+    with _watching(net, optimizer, run, settings={"doctor": "thread"}) as watched:
         _train(watched, net, optimizer, _batches(30))
 
 
@@ -554,7 +562,7 @@ def nested(run: Path) -> None:
     """An optimiser whose step calls another's."""
     net = _mlp()
     optimizer = _Nested(net.parameters(), lr=0.01)
-    with _watching(net, optimizer, run, cadence=EVERY_STEP, doctor="thread") as watched:
+    with _watching(net, optimizer, run, cadence=EVERY_STEP, settings={"doctor": "thread"}) as watched:
         _train(watched, net, optimizer, _batches(22))
 
 
@@ -565,7 +573,7 @@ def players(run: Path) -> None:
         "actor": torch.optim.Adam(net["actor"].parameters(), lr=0.005),
         "critic": torch.optim.SGD(net["critic"].parameters(), lr=0.05),
     }
-    with _watching(net, optimizers, run, cadence=APART, doctor="thread") as watched:
+    with _watching(net, optimizers, run, cadence=APART, settings={"doctor": "thread"}) as watched:
         for number, (x, y) in enumerate(_batches(30), 1):
             wanted = (y.double() - 1.5).float()
             for _ in range(2):
@@ -608,7 +616,7 @@ def everything(run: Path) -> None:
     """All families at every step, for as long as the trajectory of the gradients needs to be known."""
     net = _mlp(width=8)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
-    with _watching(net, optimizer, run, cadence=EVERY_STEP, doctor="thread") as watched:
+    with _watching(net, optimizer, run, cadence=EVERY_STEP, settings={"doctor": "thread"}) as watched:
         for x, y in watched.data(list(_batches(67))):
             loss: Any = functional.cross_entropy(net(x), y)
             optimizer.zero_grad()
