@@ -75,6 +75,9 @@ class Batches:
         models: By name.
     """
 
+    yields = _YIELDS
+    """Sizes have the model's name behind `@` where it has one."""
+
     def __init__(self, models: Mapping[str, nn.Module], *, clock: Stopwatch | None = None) -> None:
         self._roots = Roots(models, clock)
         self._armed = self._attached = False
@@ -86,11 +89,6 @@ class Batches:
         self._num_targets = 0
         self._rest = 0
         self._columns: dict[tuple[str, ...], Columns] = {}
-
-    @property
-    def yields(self) -> Mapping[str, str]:
-        """The tags that may come of it; sizes have the model's name behind `@` where it has one."""
-        return _YIELDS
 
     @property
     def num_slots(self) -> int:

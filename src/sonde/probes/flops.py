@@ -1,21 +1,16 @@
 """Floating-point operations of a step, from the sizes of what modules are given and give."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, final
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sonde.core.frames import Columns
-from sonde.core.records import Float64
 from sonde.probes.hooks import Hooks, first_tensor, is_compiled
-from sonde.probes.probe import Reading, Row
+from sonde.probes.probe import Reading, known, table_row
 from sonde.probes.stopwatch import Stopwatch
 
 _YIELDS = {"flops/step": "floating-point operations of a step in products with weights, forward and backward"}
-_COLUMNS = Columns("flops", tuple(_YIELDS))
 _MATRICES = (nn.Linear, nn.Bilinear, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.modules.conv._ConvNd)
 
 
@@ -39,21 +34,19 @@ class Flops:
         >>> probe.arm([0])
         >>> net(torch.ones(4, 3)).sum().backward()
         >>> (reading,) = probe.collect()
-        >>> [row.values.item() for row in reading.report(np.empty(0))]  # 2 * 15 * 4, twice: the input has no gradient
+        >>> (row,) = reading.report(torch.empty(0).numpy())
+        >>> row.values.tolist()  # 2 * 15 * 4, twice: the input has no gradient
         [240.0]
     """
 
+    yields = _YIELDS
+
     def __init__(self, models: Mapping[str, nn.Module], *, clock: Stopwatch | None = None) -> None:
-        self._modules = [m for model in models.values() for m in model.modules() if _may_multiply(m)]
-        self._all = [m for model in models.values() for m in model.modules()]
+        self._all = [module for model in models.values() for module in model.modules()]
+        self._modules = list(dict.fromkeys(filter(_may_multiply, self._all)))
         self._hooks = Hooks(clock)
         self._count = 0.0
         self._reason = ""
-
-    @property
-    def yields(self) -> Mapping[str, str]:
-        """The tag that may come of it."""
-        return _YIELDS
 
     @property
     def num_slots(self) -> int:
@@ -67,14 +60,14 @@ class Flops:
         if any(map(is_compiled, self._all)):
             self._reason = "a part of the model is compiled, where no calls are seen"
             return
-        for module in dict.fromkeys(self._modules):
+        for module in self._modules:
             self._hooks.after(module, self._take)
 
     def collect(self) -> Sequence[Reading]:
         """The operations of the iteration."""
         self._hooks.release()
         count, self._count = self._count, 0.0
-        return [Reading((), partial(_report, count))] if count else []
+        return [known(table_row("flops", {"flops/step": count}))] if count else []
 
     def not_measured(self) -> Mapping[str, str]:
         """Where calls are not seen."""
@@ -115,7 +108,3 @@ def _weights(module: nn.Module, x: Tensor, y: Tensor) -> Sequence[Tensor]:
         return own
     ends = {x.shape[-1], y.shape[-1]}
     return [weight for weight in own if set(weight.shape) == ends]
-
-
-def _report(count: float, _numbers: Float64) -> Sequence[Row]:
-    return [Row(_COLUMNS, np.array([count]))]

@@ -52,16 +52,13 @@ class Operators:
         put_event: Told an event's kind and data.
     """
 
+    yields = _YIELDS
+
     def __init__(self, device: torch.device, put_event: Callable[[str, Mapping[str, Any]], None]) -> None:
         self._device, self._put_event = device, put_event
         self._wanted = self._wait = self._left = self._num_steps = 0
         self._profile: profile | None = None
         self._reason = ""
-
-    @property
-    def yields(self) -> Mapping[str, str]:
-        """The tags that may come of it."""
-        return _YIELDS
 
     @property
     def is_profiling(self) -> bool:

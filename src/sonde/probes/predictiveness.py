@@ -45,9 +45,13 @@ class Predictiveness:
         models: By name.
     """
 
+    yields = _YIELDS
+
     def __init__(self, models: Mapping[str, nn.Module], *, clock: Stopwatch | None = None) -> None:
         self._models, self._roots = dict(models), Roots(models, clock)
         self._is_asked = self._armed = False
+        self._events: Events | None = None
+        """To be listened to closely as soon as it is asked."""
         self._is_made = False
         """Whether the last optimiser that was entered has made its step."""
         self._pairs: deque[tuple[float, float]] = deque(maxlen=_MOST)
@@ -64,17 +68,16 @@ class Predictiveness:
         self._found: Tensor | None = None
 
     @property
-    def yields(self) -> Mapping[str, str]:
-        """The tags that may come of it."""
-        return _YIELDS
-
-    @property
     def num_slots(self) -> int:
         """Nothing is measured before somebody has said how to compute the loss again."""
         return int(self._is_asked)
 
     def listen(self, events: Events) -> None:
-        """Be told of the steps of optimisers, and of losses."""
+        """Be told how a loss can be computed again; of steps and losses only once somebody has said that."""
+        self._events = events
+        events.again.append(self._again)
+
+    def _listen_closely(self, events: Events) -> None:
         events.moment.append(self._moment)
         events.clip.append(self._clip)
         events.scaler_step.append(self._scaler_step)
@@ -82,7 +85,6 @@ class Predictiveness:
         events.gradients.append(self._take_gradients)
         events.optimizer_left.append(self._left)
         events.loss.append(self._losses_of)
-        events.again.append(self._again)
 
     def arm(self, slots: Sequence[int]) -> None:
         """Keep what this iteration begins with."""
@@ -164,6 +166,9 @@ class Predictiveness:
 
     @torch.no_grad()
     def _again(self, again: Callable[[], Tensor]) -> None:
+        if self._events is not None:
+            self._listen_closely(self._events)
+            self._events = None
         self._is_asked = True
         if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
             self._give_up("gradients are means over several processes, each with a batch of its own")

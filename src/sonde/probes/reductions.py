@@ -3,18 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
-import numpy as np
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from sonde.core.frames import Columns
-from sonde.probes.probe import Reading, Row
+from sonde.probes.probe import Reading, known, table_row
 
 _YIELDS = {
     "time/reduction": "seconds from the first reduction of gradients in a backward to the end of the last",
     "time/reduction_exposed": "of those, the seconds after the backward has nothing left to compute",
 }
-_COLUMNS = Columns("reductions", tuple(_YIELDS))
 _NO_WRAPPER = "no `DistributedDataParallel` is among the watched models: give the wrapper itself to `watch`"
 _UNTIMED = "torch does not time the reductions of this `DistributedDataParallel`"
 _ENOUGH = 2  # looks: torch times the first iterations, and knows the times of one in the next
@@ -32,6 +29,8 @@ class Reductions:
         is_parallel: Whether several processes train together.
     """
 
+    yields = _YIELDS
+
     def __init__(self, models: Mapping[str, nn.Module], is_parallel: Callable[[], bool] | None = None) -> None:
         self._wrappers = [
             module
@@ -43,11 +42,6 @@ class Reductions:
         self._last: list[int] = [0] * len(self._wrappers)
         self._num_looks = 0
         self._armed = False
-
-    @property
-    def yields(self) -> Mapping[str, str]:
-        """The tags that may come of it."""
-        return _YIELDS
 
     @property
     def num_slots(self) -> int:
@@ -75,8 +69,8 @@ class Reductions:
         self._last, self._reason = iterations, ""
         whole = sum(note["backward_comm_time"] for note in timed)
         hidden = sum(note.get("backward_compute_comm_overlap_time", 0) for note in timed)
-        values = np.array([whole, max(whole - hidden, 0)], np.float64) / 1e9  # torch has nanoseconds
-        return [Reading((), lambda _: [Row(_COLUMNS, values)])]
+        seconds = (whole / 1e9, max(whole - hidden, 0) / 1e9)  # torch has nanoseconds
+        return [known(table_row("reductions", dict(zip(_YIELDS, seconds, strict=True))))]
 
     def not_measured(self) -> Mapping[str, str]:
         """Where nobody times it."""
