@@ -38,7 +38,7 @@ def test_shares_of_operators_add_up_and_the_training_is_the_same(tmp_path: Path)
     assert run.series("operator/time").step.tolist() == [5]  # asked for in the third, profiled in the two after it
     (event,) = run.events("operators")
     assert event.data["num_steps"] == 2
-    assert "aten::addmm" in event.data["shares"]
+    assert any("addmm" in operator.lower() for operator in event.data["shares"])  # the largest are named
     assert not sonde.load(tmp_path / "plain").tags("operator/*")
 
 

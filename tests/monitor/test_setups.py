@@ -29,7 +29,7 @@ NUM_STEPS = 12
 BETWEEN = 3  # steps from one evaluation to the next
 
 # The set-ups do not differ in what becomes of the numbers: no process judges them.
-BY_DEFAULT: dict[str, Any] = {"doctor": "off", "console": "quiet", "strict": True}
+BY_DEFAULT: dict[str, Any] = {"settings": {"doctor": "off"}, "console": "quiet", "strict": True}
 AT_EVERY_STEP = {**BY_DEFAULT, "budget": math.inf, "cadence": loops.ALWAYS}
 
 

@@ -26,8 +26,6 @@ class ModuleShapes:
         tell: Given the shapes by the names of the modules, in the background.
     """
 
-    yields: Mapping[str, str] = {}
-
     def __init__(self, models: Mapping[str, nn.Module], tell: Callable[[Mapping[str, Passed]], None]) -> None:
         self._tell = tell
         self._waiting = {id(module): (module, name) for module, name in module_names(models)}
