@@ -5,7 +5,7 @@ PUT_ASIDE: tuple[str, ...] = (
     "sequences/lstm",
     "contrastive/siamese-cnn",
     "autoencoding/cnn",
-    "values/residual",
+    "diffusion/mixture",
     "text/mixture-decoder",
 )
 """Chosen before anything was judged. Nothing is tuned or looked at there; `judge` refuses them unless it is asked for
