@@ -129,6 +129,15 @@ def _wrap_zero_grad(original: Callable[..., Any], tell: Tell) -> Callable[..., A
     return zero_grad
 
 
+def _wrap_made(original: Callable[..., Any], tell: Tell) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def patch(self: Any) -> Any:
+        tell(self)
+        return original(self)
+
+    return patch
+
+
 def _wrap_compiler(original: Callable[..., Any], tell: Tell) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -167,6 +176,8 @@ LOADER_NEXT = Seam(dataloader._BaseDataLoaderIter, "__next__", _wrap_next)
 EVAL = Seam(nn.Module, "train", _wrap_train)
 """A module is put into evaluation mode: `eval` calls `train`."""
 ZERO_GRADS = (Seam(torch.optim.Optimizer, "zero_grad", _wrap_zero_grad), Seam(nn.Module, "zero_grad", _wrap_zero_grad))
+OPTIMIZER_MADE = Seam(torch.optim.Optimizer, "_patch_step_function", _wrap_made)
+"""An optimiser is made, copied or unpickled; it has no parameters yet."""
 COMPILE = Seam(torch, "compile", _wrap_compiler)
 COMPILE_IN_PLACE = Seam(nn.Module, "compile", _wrap_compiler)
 LOSSES = tuple(Seam(functional, name, _wrap_loss) for name in _LOSSES if hasattr(functional, name))

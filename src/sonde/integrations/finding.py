@@ -29,14 +29,15 @@ class Found(NamedTuple):
 
 def alive(kind: type[Any]) -> list[Any]:
     """All objects of a class that the process has. Takes some hundredths of a second: not for every step."""
-    wanted = _with_subclasses(kind)
+    wanted = kinds_of(kind)
     # An object refers to its class. Asking who does takes less than going through all objects, unless classes are many.
     things = gc.get_referrers(*wanted) if len(wanted) <= _FEW_CLASSES else gc.get_objects()
     # Not `isinstance`, which asks objects for their `__class__`: some import half a library to answer.
-    return [thing for thing in things if type(thing) in wanted and not _wraps(thing)]
+    return [thing for thing in things if type(thing) in wanted and not is_cover(thing)]
 
 
-def _with_subclasses(kind: type[Any]) -> set[type[Any]]:
+def kinds_of(kind: type[Any]) -> set[type[Any]]:
+    """A class and all classes below it."""
     found: set[type[Any]] = set()
     new = [kind]
     while new:
@@ -47,7 +48,7 @@ def _with_subclasses(kind: type[Any]) -> set[type[Any]]:
     return found
 
 
-def _wraps(thing: Any) -> bool:
+def is_cover(thing: Any) -> bool:
     """Whether it is a cover of an optimiser, which alone makes steps (Accelerate, sharpness-aware ones)."""
     return isinstance(thing, Optimizer) and any(
         isinstance(inner, Optimizer) and inner is not thing for inner in vars(thing).values()

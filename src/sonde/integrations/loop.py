@@ -24,6 +24,7 @@ from sonde.integrations.hand_updates import HandUpdates
 from sonde.integrations.iterations import Iterations
 from sonde.integrations.listening import Listening
 from sonde.integrations.losses import Losses, Origin, weighed
+from sonde.integrations.optimizers import Optimizers
 from sonde.integrations.parts import Part
 from sonde.integrations.passes import Passes
 from sonde.integrations.roots import Roots, label
@@ -98,7 +99,8 @@ class Loop:
         self._uses_scaler = False
         self._charged_s = 0.0
         """What the watch has charged itself with since the last step, while it was called from here."""
-        self._trainings = Trainings(script, start, self._settings, self._say)
+        self._listening = Listening(self._guard)
+        self._trainings = Trainings(script, start, self._settings, self._say, Optimizers(self._listening))
         self._iterations = Iterations()
         self._is_looking = True
         """Whether it is asked where the losses of this iteration come from."""
@@ -112,7 +114,6 @@ class Loop:
         """Micro-steps before that."""
         self._waiting: Fetched | None = None
         """A batch of a loader that was not trained on before."""
-        self._listening = Listening(self._guard)
         self._listen()
         self._roots = Roots(self._listening, self)
 

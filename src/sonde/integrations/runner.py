@@ -1,6 +1,7 @@
 """`sonde run`: a script that knows nothing of Sonde, watched. Torch is imported by the script, or not at all."""
 
 import builtins
+import gc
 import io
 import os
 import runpy
@@ -72,12 +73,18 @@ def run(script: Script) -> None:
         start = Path.cwd()  # the script may go elsewhere before it trains
 
         def begin() -> None:
+            # Torch has just left a million objects behind, and going through them takes longer than much of our import.
+            is_collecting = gc.isenabled()
+            gc.disable()
             try:
                 from sonde.integrations.loop import Loop
 
                 sessions.append(Loop(script, start))
             except Exception as error:  # whatever is wrong with us, the script runs
                 print_or_drop(f"sonde: the script is not watched: {error!r}", sys.stderr)
+            finally:
+                if is_collecting:
+                    gc.enable()
 
         forget = when_imported("torch", begin)
     error: BaseException | None = None

@@ -36,10 +36,19 @@ class Trainings:
         start: The folder in which it was started.
         settings: By which it is watched.
         say: Prints a line of ours.
+        optimizers: Gives those that there are.
     """
 
-    def __init__(self, script: Script, start: Path, settings: Effective, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        script: Script,
+        start: Path,
+        settings: Effective,
+        say: Callable[[str], None],
+        optimizers: Callable[[], Sequence[Optimizer]],
+    ) -> None:
         self._script, self._start, self._settings, self._say = script, start, settings, say
+        self._all_optimizers = optimizers
         self._folder, self._num_runs = script.run, 0
         self.watch: Watch | None = None
         self.is_refused = False
@@ -72,7 +81,7 @@ class Trainings:
             self._say("Sonde: the script watches its training itself")
             return None
         if optimizer is None:
-            optimizers = [one for one in alive(Optimizer) if not isinstance(one, UpdatedByHand)]
+            optimizers = [one for one in self._all_optimizers() if not isinstance(one, UpdatedByHand)]
         else:
             optimizers = [optimizer]
         found = find(called, optimizers, lambda: alive(nn.Module), name_in_script)
