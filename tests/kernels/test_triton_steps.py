@@ -12,7 +12,6 @@ from sonde.kernels.triton_steps import TritonSteps
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
-    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype:UserWarning"),
 ]
 
 SHAPES = [(), (7,), (0, 3), (2048,), (65_536,), (300_001,), (64, 3, 3, 3), (513, 512), (2, 2), (1000, 700), (5,)]

@@ -27,7 +27,6 @@ from sonde.probes.cadences import Cadences
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
-    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype:UserWarning"),
     # Torch says so of `make_graphed_callables` itself, which captures on a stream of its own.
     pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream does not match:UserWarning"),
 ]
@@ -426,7 +425,7 @@ def test_two_hundred_watched_steps_never_wait_for_the_device(
     assert len(values(tmp_path / "run", "grad/norm")) == num_before + 200
 
 
-@pytest.mark.parametrize("budget", [0.01, 1.0], ids=["with steps that rest", "all at every step"])
+@pytest.mark.parametrize("budget", [0.01, 1.0], ids=["at the default budget", "all at every step"])
 def test_no_memory_of_the_host_is_pinned_once_the_training_runs(tmp_path: Path, budget: float) -> None:
     net = Gpt().cuda()
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, fused=True)
@@ -437,7 +436,8 @@ def test_no_memory_of_the_host_is_pinned_once_the_training_runs(tmp_path: Path, 
         for i in range(800):
             watch.step(iterate(some[i % len(some)]))
             pinned.append(torch.cuda.host_memory_stats()["num_host_alloc"])
-    assert len(sonde.load(tmp_path / "run").series("grad/norm").step) < 800 or budget == 1.0
+    run = sonde.load(tmp_path / "run")
+    assert len(run.series("grad/norm").step) == 800  # never stretched
     assert pinned[105:] == [pinned[105]] * len(pinned[105:])
 
 

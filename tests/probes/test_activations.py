@@ -532,6 +532,8 @@ def test_training_on_a_gpu_never_waits() -> None:
     for reading in readings:
         numbers = torch.cat([tensor.double().reshape(-1).cpu() for tensor in reading.tensors]).numpy()
         for row in reading.report(numbers):
+            if row.columns.bins > 1:
+                continue  # the histogram
             found = dict(zip(row.columns.tags, map(float, row.values), strict=True))
             for name in {tag.partition("@")[2] for tag in found}:
                 _assert_right(found, name, outputs[name])

@@ -66,7 +66,6 @@ def _waiting_raises() -> Iterator[None]:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.usefixtures("_waiting_raises")
 def test_on_a_gpu_words_hold_eight_steps_later_and_merging_does_not_wait() -> None:
     device = torch.device("cuda")

@@ -58,14 +58,19 @@ def spectra(*tensors: Tensor) -> Spectra:
     return Spectra(lambda: watched)
 
 
+def rows_now(probe: Spectra) -> list[Row]:
+    """What one iteration's `collect` tells."""
+    readings = probe.collect()
+    assert not any(reading.tensors for reading in readings)
+    return [row for reading in readings for row in reading.report(np.empty(0))]
+
+
 def next_row(probe: Spectra) -> Row:
     """Collect, iteration after iteration, until the thread is ready."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        for reading in probe.collect():
-            assert not reading.tensors
-            for row in reading.report(np.empty(0)):
-                return row
+        for row in rows_now(probe):
+            return row
     raise AssertionError("nothing came")
 
 
@@ -378,7 +383,7 @@ def test_on_a_gpu_nothing_waits_and_the_weights_of_the_iteration_are_measured(dt
     torch.cuda.set_sync_debug_mode("error")
     try:
         keep_busy(200_000_000)  # the copy comes long after it was asked for
-        assert not probe.collect()
+        assert not rows_now(probe)
         weights[0].zero_()
         rows = [next_row(probe) for _ in range(2)]
     finally:
@@ -409,7 +414,7 @@ def test_a_capture_is_left_alone() -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         weight.mul_(2)
-        assert not probe.collect()
+        assert not probe.collect()  # not even a stamp
     graph.replay()
     assert next_row(probe).values[0] == pytest.approx(float(torch.linalg.matrix_norm(weight.double(), 2)), rel=1e-6)
     probe.close()

@@ -10,7 +10,7 @@ from sonde.core.records import Float64
 from sonde.kernels import sketches
 from sonde.probes.lookup import Lookup
 from sonde.signals.clipping import Clipping
-from sonde.signals.ema import Ema
+from sonde.signals.ema import Ema, EmaState
 from sonde.signals.since_first import SinceFirst, SinceFirstState
 from sonde.signals.states import dump, load
 from sonde.signals.trajectory import Trajectory
@@ -22,7 +22,9 @@ class OptimizerHistory:
 
     def __init__(self) -> None:
         self._ema, self._clipping, self._since, self._trajectory = Ema(), Clipping(), SinceFirst(), Trajectory()
-        self._norms, self._clips = self._ema.init(1), self._clipping.init(1)
+        self._clips = self._clipping.init(1)
+        self._norms: tuple[float, int] = 0.0, 0
+        """As `EmaState` has them, of one tag."""
         self._is_clipped = False
         self._names: tuple[str, ...] = ()
         self._weights = self._since.init(0)
@@ -32,11 +34,12 @@ class OptimizerHistory:
 
     def gradient_norm(self, norm: float) -> Mapping[str, float]:
         """The moving average of the norm, and the norm over the average before it, by their tags."""
-        (raw,), (num,) = self._norms.raw.tolist(), self._norms.num_values.tolist()
+        raw, num = self._norms
         before = raw / (1 - self._ema.decay**num) if num else 0.0
-        self._norms, smooth = self._ema.step(self._norms, np.array([norm]))
+        raw, num, smooth = self._ema.one(norm, raw, num)
+        self._norms = raw, num
         ratio = {"grad/norm_ratio": norm / before} if before > 0 else {}
-        return {"grad/norm_ema": float(smooth[0]), **ratio}
+        return {"grad/norm_ema": smooth, **ratio}
 
     def clip(self, factor: float | None) -> Mapping[str, float]:
         """How often and how hard clips acted lately, by their tags; nothing as long as there was none.
@@ -80,7 +83,7 @@ class OptimizerHistory:
     def state_dict(self) -> dict[str, Any]:
         """All that is remembered."""
         return {
-            "norms": dump(self._norms),
+            "norms": dump(EmaState(*(np.array([number]) for number in self._norms))),
             "clips": dump(self._clips) if self._is_clipped else None,
             "names": list(self._names),
             "weights": dump(self._weights),
@@ -89,7 +92,8 @@ class OptimizerHistory:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where another session stopped."""
-        self._norms = load(state["norms"], self._ema.init(1))
+        norms = load(state["norms"], self._ema.init(1))
+        self._norms = norms.raw.item(), norms.num_values.item()
         self._is_clipped = state["clips"] is not None
         self._clips = load(state["clips"], self._clipping.init(1)) if self._is_clipped else self._clipping.init(1)
         self._names = tuple(state["names"])

@@ -122,6 +122,20 @@ class OptimizerNumbers:
         return keys, [self.tensors[key] for key in keys], num
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepNote:
+    """What the training thread noted of a step beside the numbers."""
+
+    keys: Sequence[Key]
+    sizes: Sequence[int]
+    iteration: int
+    clips: Sequence[ClipNote] = ()
+    is_incomplete: bool = False
+    has_whole_updates: bool = False
+    has_layers: bool = True
+    infinite: Mapping[Key, frozenset[str]] = field(default_factory=dict)
+
+
 def apart(keys: Sequence[Key], sizes: Sequence[int], numbers: Float64) -> Mapping[Key, Float64]:
     """The numbers that came back, by what they are; those that were left behind are not among them."""
     found: dict[Key, Float64] = {}

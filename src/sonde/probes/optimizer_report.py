@@ -4,7 +4,6 @@ import math
 import statistics
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
 import numpy as np
@@ -18,7 +17,8 @@ from sonde.kernels.histograms import NUM_BINS, NUM_COARSE, PERCENTS, coarse, per
 from sonde.probes.gradient_flow import GradientFlow
 from sonde.probes.lookup import Lookup
 from sonde.probes.optimizer_history import OptimizerHistory
-from sonde.probes.optimizer_numbers import NORMS, ClipNote, Key, Part, apart
+from sonde.probes.optimizer_numbers import NORMS, ClipNote, Key, Part, StepNote, apart
+from sonde.probes.plain_gradients import plain_norms
 from sonde.probes.probe import Row, step_row
 from sonde.probes.statistics import STATISTICS, tags, values
 
@@ -43,20 +43,6 @@ _FAMILIES = {
     Part.WEIGHTS: _Family("weight", "weights", tuple(STATISTICS)),
     Part.UPDATES: _Family("update", "updates", ("norm", "rms", "mean", "std", "absmax")),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepNote:
-    """What the training thread noted of a step beside the numbers."""
-
-    keys: Sequence[Key]
-    sizes: Sequence[int]
-    iteration: int
-    clips: Sequence[ClipNote] = ()
-    is_incomplete: bool = False
-    has_whole_updates: bool = False
-    has_layers: bool = True
-    infinite: Mapping[Key, frozenset[str]] = field(default_factory=dict)
 
 
 class _Tensors(NamedTuple):
@@ -93,6 +79,9 @@ class OptimizerReport:
 
     def __call__(self, note: StepNote, numbers: Float64) -> Iterator[Row]:
         """The numbers of the step's own row, then the rows of tensors."""
+        if (norms := plain_norms(note, numbers)) is not None and self._is_usual(total := math.hypot(*norms)):
+            yield self._plain_row(total)
+            return
         step = _Step(note, dict(_whole(*item) for item in apart(note.keys, note.sizes, numbers).items()))
         names, before, applied = step.gradient_norms()
         weights = step.key(Part.WEIGHTS)
@@ -117,15 +106,29 @@ class OptimizerReport:
 
     def _is_unusual(self, iteration: int, norm: float) -> bool:
         """Whether the norm of all gradients is far above the last ones, or no number: then it is told whose it is."""
-        usual = self._last_norms
-        is_finite = math.isfinite(norm)
-        is_unusual = not is_finite or (len(usual) >= _USUAL_STEPS and norm > _UNUSUAL * statistics.median(usual))
+        is_finite, is_usual = math.isfinite(norm), self._is_usual(norm)
         if is_finite:
-            usual.append(norm)
-        if not is_unusual or iteration < self._look_again:
+            self._last_norms.append(norm)
+        if is_usual or iteration < self._look_again:
             return False
         self._look_again = iteration + (1 if is_finite else _NAMED_STEPS)
         return True
+
+    def _is_usual(self, norm: float) -> bool:
+        usual = self._last_norms
+        if not math.isfinite(norm) or len(usual) < _USUAL_STEPS:
+            return math.isfinite(norm)
+        return norm <= _UNUSUAL * min(usual) or norm <= _UNUSUAL * statistics.median(usual)  # the first is cheap
+
+    def _plain_row(self, total: float) -> Row:
+        """What `_scalars` gives where nothing but finite gradients was read: most steps of small models are such."""
+        self._last_norms.append(total)
+        at = self._at
+        row = {f"grad/norm{at}": total, f"grad/norm_applied{at}": total}
+        self._add(row, self.history.gradient_norm(total))
+        self._add(row, self.history.clip(None))
+        row[f"grad/norm_finite{at}"], row[f"grad/nonfinite{at}"] = total, 0.0
+        return step_row(row)
 
     def _scalars(self, step: "_Step", names: tuple[str, ...], before: Float64, applied: Float64) -> Mapping[str, float]:
         """The numbers of the whole optimiser."""

@@ -12,8 +12,8 @@ from torch.optim import Optimizer
 from sonde.probes.events import Events
 from sonde.probes.gradient_flow import GradientFlow
 from sonde.probes.gradients import Gradients
-from sonde.probes.optimizer_numbers import Key, Part
-from sonde.probes.optimizer_report import OptimizerReport, StepNote
+from sonde.probes.optimizer_numbers import Key, Part, StepNote
+from sonde.probes.optimizer_report import OptimizerReport
 from sonde.probes.optimizers import WatchedOptimizer
 from sonde.probes.probe import Reading
 from sonde.probes.schedule import Schedule

@@ -66,7 +66,7 @@ class PhaseLosses:
         if rate == state.rates.rate.item() and state.rates.phase.item() == Phase.CONSTANT:
             # Nothing moved, as at nearly every step of most trainings.
             still = state.rates._replace(step=np.array([at], np.int64))
-            return state._replace(rates=still, last=at, whole=with_value(state.whole, loss)), None
+            return PhaseLossesState(still, at, with_value(state.whole, loss), state.before, state.since), None
         rates, out = self.phases.step(state.rates, np.array([rate]), at)
         if rates is state.rates:  # no rate
             return state, None
