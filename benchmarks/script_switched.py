@@ -66,7 +66,9 @@ class Switch:
             for watch in self.watches if self.is_on else ():
                 watch._iteration.left()  # the time between belongs to no step
             if len(self._means) == self._turns:
-                self._out.write_text(json.dumps(self._means))
+                partial = self._out.with_name(f"{self._out.name}-{os.getpid()}")  # of several processes one is enough
+                partial.write_text(json.dumps(self._means))
+                partial.replace(self._out)
                 os._exit(0)
 
 

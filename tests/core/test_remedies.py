@@ -40,7 +40,8 @@ def test_the_actions_are_exactly_the_closed_vocabulary() -> None:
         "add-label-smoothing", "more-capacity", "less-capacity", "more-data", "augment-data", "add-residuals",
         "add-layernorm", "reinitialise", "add-qk-norm", "add-z-loss", "bigger-batch", "accumulate-gradients",
         "fix-loop", "normalise-inputs", "skip-batch", "inspect-batch", "early-stop", "train-longer",
-        "more-loader-workers", "free-graph", "sample-more-often", "save-snapshot",
+        "more-loader-workers", "free-graph", "smaller-batch", "shorter-sequences", "less-dropout",
+        "check-data-loading", "check-dataset-size", "sample-more-often", "save-snapshot",
     }  # fmt: skip
 
 

@@ -39,7 +39,8 @@ _LAYERS = (
 )  # fmt: skip
 _SHARES = ("constant", "dead", "positive", "saturated", "share", "zeros", "relative", "cosine")
 _CHECKS = (
-    "accumulation-not-scaled", "batchnorm-few-values", "clip-before-unscale", "constant-labels", "double-softmax",
+    "accumulation-not-scaled", "batchnorm-few-values", "clip-before-unscale", "constant-labels", "constant-targets",
+    "double-softmax",
     "eval-mode-in-training", "frozen-parameter", "half-loss", "input-scale", "log-of-probabilities",
     "missing-zero-grad", "nonfinite-input", "other-player", "parameter-not-in-optimizer", "probabilities-vanish",
     "summed-loss", "symmetric-units", "train-mode-in-evaluation", "zero-grad-misplaced",

@@ -1,4 +1,5 @@
 import copy
+import itertools
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -361,12 +362,20 @@ def test_labels_that_never_change_are_found_in_batches_and_in_gradients() -> Non
         return torch.randn(32, 8), torch.full((32,), 3)
 
     loop = train(net(), batches=constant)
-    assert loop.checks() == {"constant-labels", "constant-integers"}
+    assert loop.checks() == {"constant-labels", "constant-targets"}
     assert {fact["value"] for facts in map(loop.facts.get, loop.checks()) for fact in facts or []} == {3}
     other = train(net(), batches=constant, loss_of=lambda y, t: y.square().mean() + 0 * t.sum())
-    assert other.checks() == {"constant-integers"}
+    assert other.checks() == {"constant-targets"}
+    assert other.facts["constant-targets"][0]["is_integer"]
     numbers = train(net(out=1), batches=lambda: (torch.randn(32, 8), torch.ones(32, 1)), loss_of=functional.mse_loss)
-    assert numbers.checks() == {"constant-labels"}
+    assert numbers.checks() == {"constant-targets"}
+    assert not numbers.facts["constant-targets"][0]["is_integer"]
+    row = torch.tensor([1.0, 2.0])
+    rows = train(net(out=2), batches=lambda: (torch.randn(32, 8), row.repeat(32, 1)), loss_of=functional.mse_loss)
+    assert "value" not in rows.facts["constant-targets"][0]
+    turns = itertools.cycle([row.repeat(32, 1), 2 * row.repeat(32, 1)])
+    other = train(net(out=2), batches=lambda: (torch.randn(32, 8), next(turns)), loss_of=functional.mse_loss)
+    assert other.checks() == set()
 
 
 def test_inputs_that_are_not_finite_or_out_of_scale_are_told() -> None:

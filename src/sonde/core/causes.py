@@ -77,6 +77,10 @@ class Cause(enum.StrEnum):
     SLOWDOWN = "slowdown"
     RANK_DIVERGENCE = "rank-divergence"
     NONDETERMINISM = "nondeterminism"
+    TARGETS_NOT_SHIFTED = "targets-not-shifted"
+    DATA_NOT_SHUFFLED = "data-not-shuffled"
+    TARGET_NETWORK_STALE = "target-network-stale"
+    STATE_RESET = "state-reset"
 
     @property
     def meaning(self) -> str:
@@ -148,4 +152,8 @@ _MEANINGS = {
     Cause.SLOWDOWN: "steps take longer than they did",
     Cause.RANK_DIVERGENCE: "ranks that should hold the same weights no longer do",
     Cause.NONDETERMINISM: "the same step, repeated, gives another result",
+    Cause.TARGETS_NOT_SHIFTED: "a language model is to tell the token that it is given, not the next one",
+    Cause.DATA_NOT_SHUFFLED: "examples come in the order of their targets",
+    Cause.TARGET_NETWORK_STALE: "the copy that makes the targets is never brought up to date",
+    Cause.STATE_RESET: "weights or optimiser are made anew in the middle of the training",
 }

@@ -57,6 +57,11 @@ class Action(enum.StrEnum):
     TRAIN_LONGER = "train-longer"
     MORE_LOADER_WORKERS = "more-loader-workers"
     FREE_GRAPH = "free-graph"
+    SMALLER_BATCH = "smaller-batch"
+    SHORTER_SEQUENCES = "shorter-sequences"
+    LESS_DROPOUT = "less-dropout"
+    CHECK_DATA_LOADING = "check-data-loading"
+    CHECK_DATASET_SIZE = "check-dataset-size"
     SAMPLE_MORE_OFTEN = "sample-more-often"
     SAVE_SNAPSHOT = "save-snapshot"
 
@@ -100,6 +105,11 @@ _MEANINGS = {
     Action.TRAIN_LONGER: "train longer",
     Action.MORE_LOADER_WORKERS: "give the data loader more workers",
     Action.FREE_GRAPH: "let go of the autograd graph: detach what is kept between steps",
+    Action.SMALLER_BATCH: "use a smaller batch, and so more steps for the same data",
+    Action.SHORTER_SEQUENCES: "train on shorter sequences, at first or for good",
+    Action.LESS_DROPOUT: "drop fewer units",
+    Action.CHECK_DATA_LOADING: "look at how examples are read, ordered and put together",
+    Action.CHECK_DATASET_SIZE: "count the examples that training really sees",
     Action.SAMPLE_MORE_OFTEN: "measure in more detail for some steps",
     Action.SAVE_SNAPSHOT: "save a snapshot of model and optimiser",
 }

@@ -203,9 +203,14 @@ def _rate_of_sum(picture: Picture) -> Remedy:
 
 
 def _rate_of_batch(picture: Picture) -> Remedy:
-    remedy = _lr(5.0)(picture)
-    less = f"{picture.batch / 8:.0f} instead of {picture.batch:.0f} examples" if picture.batch >= 16 else "an eighth"
-    return replace(remedy, text=f"{remedy.text}, or take smaller batches and more steps ({less})")
+    return _lr(5.0)(picture)
+
+
+def _smaller_batch(picture: Picture) -> Remedy | None:
+    if not picture.batch >= 16:
+        return None
+    text = f"take an eighth of the batch ({picture.batch:.0f} → {picture.batch / 8:.0f} examples), and so more steps"
+    return Remedy(action=Action.SMALLER_BATCH, args={"factor": 0.125}, safety=Safety.ADVICE, text=text)
 
 
 def _decay(picture: Picture) -> Remedy:
@@ -277,6 +282,7 @@ def _fix(text: str) -> Make:
 
 _BF16 = _advice(Action.USE_BF16, "train in bfloat16 instead of float16")
 _DROPOUT = _advice(Action.ADD_DROPOUT, "add dropout 0.1", {"p": 0.1})
+_COUNT = _advice(Action.CHECK_DATASET_SIZE, "count the examples of an epoch: are they as many as you mean?")
 _STOP = _advice(Action.EARLY_STOP, "stop, and keep the checkpoint with the best validation loss")
 _REINITIALISE = _advice(
     Action.REINITIALISE,
@@ -322,9 +328,13 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.ACTIVATION_EXPLOSION: (_NORM, _lr(0.1)),
     Cause.GRADIENT_IMBALANCE: (_NORM, _REINITIALISE),
     Cause.WEIGHT_NORM_JUMP: (_lr(0.2), _clip),
-    Cause.OVERFITTING: (_STOP, _decay, _DROPOUT),
+    Cause.OVERFITTING: (_STOP, _decay, _DROPOUT, _COUNT),
     Cause.MISSING_REGULARISATION: (_decay, _DROPOUT, _STOP),
-    Cause.UNDERFITTING: (_capacity, _advice(Action.TRAIN_LONGER, "train longer")),
+    Cause.UNDERFITTING: (
+        _capacity,
+        _advice(Action.TRAIN_LONGER, "train longer"),
+        _advice(Action.LESS_DROPOUT, "use less dropout, where there is any"),
+    ),
     Cause.INSUFFICIENT_CAPACITY: (_capacity,),
     Cause.WEIGHT_DECAY_TOO_STRONG: (_less_decay,),
     Cause.PLATEAU: (_lr(0.5),),
@@ -357,10 +367,11 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
         _advice(Action.ADD_LAYERNORM, "use GroupNorm or LayerNorm instead of BatchNorm"),
     ),
     Cause.BATCH_TOO_SMALL: (_larger_batch,),
-    Cause.BATCH_TOO_LARGE: (_rate_of_batch,),
+    Cause.BATCH_TOO_LARGE: (_smaller_batch, _rate_of_batch),
     Cause.LONG_SEQUENCE: (
         _clip,
-        _advice(Action.ADD_LAYERNORM, "add normalisation, or train on shorter sequences first"),
+        _advice(Action.SHORTER_SEQUENCES, "train on sequences of half the length first"),
+        _NORM,
     ),
     Cause.ATTENTION_LOGIT_GROWTH: (_QK, _lr(0.2)),
     Cause.ATTENTION_ENTROPY_COLLAPSE: (_QK, _lower_lr),
@@ -382,6 +393,15 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
             "look for what piles up from step to step (hooks added in the loop, tensors or logs that are kept), or for "
             "another job on the machine"
         ),
+    ),
+    Cause.TARGETS_NOT_SHIFTED: (_fix("shift the targets: logits[:, :-1] against tokens[:, 1:]"),),
+    Cause.DATA_NOT_SHUFFLED: (
+        _fix("shuffle the training data: DataLoader(..., shuffle=True)"),
+        _advice(Action.CHECK_DATA_LOADING, "look at the targets of some batches in a row as the loop gets them"),
+    ),
+    Cause.TARGET_NETWORK_STALE: (_fix("copy the weights to the target network every few hundred steps"),),
+    Cause.STATE_RESET: (
+        _fix("build the model and the optimiser once, before the loop, and load a checkpoint only at the start"),
     ),
     Cause.DATA_STALL: (_advice(Action.MORE_LOADER_WORKERS, "give the data loader more workers"),),
 }

@@ -36,9 +36,9 @@ class FirstLooks:
     - `input-scale`: what the model's first linear or convolutional layer gets, after whatever normalises it: `value` is
       the largest standard deviation of a feature, `spread` that over the smallest, `offset` the largest magnitude of a
       feature's mean; said once, after three iterations, of whatever size they are: rules judge;
-    - `constant-labels`: the targets given to `batch` were one number in at least 4 batches of at least 32 together;
-      `constant-integers` where they are integers, which the loss need not be about (pictures of one folder, lengths, a
-      mask);
+    - `constant-targets`: the targets given to `batch` were the same of all examples, in at least 4 batches of at least
+      32 together; `value` is their number where they are one, `is_integer` whether they are integers. The loss need not
+      be about them (pictures of one folder, lengths, zeros for a player that finds its rewards itself);
     - `acts`: in two iterations the model was called in train mode without gradients: what it is trained on comes of
       its own outputs (a player's moves, pseudo-labels), or it is looked at in between;
     - `batchnorm-few-values`: a batch norm in train mode normalised over at most 4 values a channel, three iterations in
@@ -54,7 +54,7 @@ class FirstLooks:
         """Of each channel of a batch norm, in this iteration."""
         self._in_a_row: Counter[str] = Counter()
         self._num_scales: Counter[str] = Counter()
-        self._label: float | None = None
+        self._label: tuple[float, ...] | None = None
         self._num_labels = self._num_batches = 0
         self._labels_are_judged = False
         self._acted, self._num_acted = False, 0
@@ -121,20 +121,21 @@ class FirstLooks:
         """Targets on their way to the loss."""
         labels = None if self._labels_are_judged else first_tensor(targets, wanted=_has_values)
         if labels is not None:
-            check = "constant-labels" if labels.is_floating_point() else "constant-integers"
-            self._facts.judge([_extremes(labels)], partial(self._judge_labels, check, labels.numel()))
+            given = partial(self._judge_labels, len(labels), not labels.is_floating_point())
+            self._facts.judge([_differences(labels)], given)
 
-    def _judge_labels(self, check: str, num: int, numbers: Float64) -> None:
-        smallest, largest = numbers.tolist()
+    def _judge_labels(self, num: int, is_integer: bool, numbers: Float64) -> None:
+        differ, *first = numbers.tolist()
         if self._label is None:
-            self._label = smallest
+            self._label = tuple(first)
         self._num_labels += num
         self._num_batches += 1
-        if smallest != largest or smallest != self._label:
+        if differ or tuple(first) != self._label:
             self._labels_are_judged = True
         elif self._num_batches >= _LEAST_BATCHES and self._num_labels >= _LEAST_LABELS and not self._labels_are_judged:
             self._labels_are_judged = True
-            self._facts.say(check, value=smallest)
+            smallest, largest, _ = first
+            self._facts.say("constant-targets", value=smallest if smallest == largest else None, is_integer=is_integer)
 
     def collect(self) -> None:
         """The iteration is over."""
@@ -152,6 +153,14 @@ class FirstLooks:
 def _extremes(values: Tensor) -> Tensor:
     with apart(values.device):
         return torch.stack(values.detach().aminmax()).double()
+
+
+def _differences(labels: Tensor) -> Tensor:
+    """Whether examples differ; least, largest and mean number of the first one."""
+    with apart(labels.device):
+        rows = labels.detach().reshape(len(labels), -1)
+        first = rows[0].double()
+        return torch.stack([(rows != rows[0]).any().double(), *first.aminmax(), first.mean()])
 
 
 def _has_values(tensor: Tensor) -> bool:

@@ -14,6 +14,7 @@ from sonde.rules.data.bad_batch import BadBatch
 from sonde.rules.data.constant_labels import ConstantLabels
 from sonde.rules.data.contrary_labels import ContraryLabels
 from sonde.rules.data.data_drift import DataDrift
+from sonde.rules.data.labels_in_order import LabelsInOrder
 from sonde.rules.data.no_learnable_signal import NoLearnableSignal
 from sonde.rules.data.nonfinite_input import NonfiniteInput
 from sonde.rules.data.unnormalised_inputs import UnnormalisedInputs
@@ -62,6 +63,7 @@ from sonde.rules.losses.loss_stuck import LossStuck
 from sonde.rules.losses.loss_swells import LossSwells
 from sonde.rules.losses.noise_floor import NoiseFloor
 from sonde.rules.losses.non_finite_loss import NonFiniteLoss
+from sonde.rules.losses.nonfinite_out_of_calm import NonfiniteOutOfCalm
 from sonde.rules.losses.settles_high import SettlesHigh
 from sonde.rules.losses.slow_progress import SlowProgress
 from sonde.rules.losses.statistical_anomaly import StatisticalAnomaly
@@ -107,6 +109,7 @@ from sonde.rules.weights.weight_norm_jump import WeightNormJump
 from sonde.rules.weights.weight_norms_diverge import WeightNormsDiverge
 from sonde.rules.weights.weights_compound import WeightsCompound
 from sonde.rules.weights.weights_shrink import WeightsShrink
+from sonde.rules.weights.weights_start_over import WeightsStartOver
 from sonde.rules.weights.weights_swell import WeightsSwell
 
 RULES: tuple[type[Rule], ...] = (
@@ -127,6 +130,7 @@ RULES: tuple[type[Rule], ...] = (
     ConstantLabels,
     NoLearnableSignal,
     ContraryLabels,
+    LabelsInOrder,
     Straggler,
     RankDivergence,
     Overfitting,
@@ -177,6 +181,7 @@ RULES: tuple[type[Rule], ...] = (
     StatisticalAnomaly,
     SettlesHigh,
     LossSwells,
+    NonfiniteOutOfCalm,
     GradientsUnderflow,
     OverflowNear,
     LossNearLimit,
@@ -217,4 +222,5 @@ RULES: tuple[type[Rule], ...] = (
     IdenticalUnits,
     WeightsSwell,
     WeightsCompound,
+    WeightsStartOver,
 )

@@ -15,6 +15,14 @@ def test_a_loss_that_falls_may_saturate() -> None:
     assert worst(seen) is Severity.INFO
 
 
+def test_a_loss_that_has_not_lost_half_of_its_start_may_not_where_it_was_so_from_the_first_look() -> None:
+    slow = rows(200, loss=falling(200, start=1.0, end=0.6))
+    from_start = [row | {"act/saturated@tanh": 0.7} for row in slow]
+    assert alarms(judge(SaturatedUnits(), from_start))[0][0] == 100
+    later = [row | {"act/saturated@tanh": 0.7 if i else 0.1} for i, row in enumerate(slow)]
+    assert worst(judge(SaturatedUnits(), later)) is Severity.INFO
+
+
 def test_few_saturated_values_and_none_at_all_say_nothing() -> None:
     assert not judge(SaturatedUnits(), [row | {"act/saturated@tanh": 0.2} for row in rows(120, loss=flat(120))])
     assert not judge(SaturatedUnits(), rows(120, loss=flat(120)))

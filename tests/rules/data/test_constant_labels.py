@@ -17,8 +17,19 @@ def test_without_the_fact_nothing_is_said() -> None:
     assert judge(ConstantLabels(), rows(300, loss=0.0)) == []
 
 
+def test_numbers_in_batches_alone_are_an_alarm_once_the_loss_is_gone() -> None:
+    given = Fact("preflight", {"check": "constant-targets", "where": [], "value": None, "is_integer": False})
+    seen = judge(ConstantLabels(), rows(200, loss=[*falling(100), *[1e-4] * 100]), facts={4: [given]})
+    severities = [sighting.severity for _, sighting in seen]
+    assert severities[:96] == [Severity.INFO] * 96
+    assert severities[-1] is Severity.WARNING
+    assert "are the same" in seen[0][1].message
+    seen = judge(ConstantLabels(), rows(200, loss=[0.1, -0.1] * 100), facts={4: [given]})
+    assert {sighting.severity for _, sighting in seen} == {Severity.INFO}
+
+
 def test_integers_that_the_loss_need_not_be_about_are_only_worth_knowing_until_it_shows_them() -> None:
-    given = Fact("preflight", {"check": "constant-integers", "where": [], "value": 0})
+    given = Fact("preflight", {"check": "constant-targets", "where": [], "value": 0, "is_integer": True})
     used = Fact("preflight", {"check": "constant-labels", "where": [], "value": 0})
     seen = judge(ConstantLabels(), rows(20, loss=falling(20)), facts={4: [given], 9: [used]})
     assert [step for step, sighting in seen if sighting.severity is Severity.INFO] == [4, 5, 6, 7, 8]

@@ -15,12 +15,14 @@ def facts(**numbers: Any) -> dict[int, list[Fact]]:
 @pytest.mark.parametrize(
     "numbers", [{"value": 44.0, "offset": 134.0}, {"value": 5.0, "spread": 4000.0}, {"value": 1.0, "offset": 50.0}]
 )
-def test_scales_that_are_far_off_are_information_and_a_warning_where_nothing_is_learned(
+def test_scales_that_are_far_off_are_information_at_first_and_where_all_is_learned_and_else_a_warning(
     numbers: dict[str, Any],
 ) -> None:
     seen = judge(UnnormalisedInputs(), rows(200, loss=falling(200)), facts=facts(**numbers))
-    assert worst(seen) is Severity.INFO
+    assert [sighting.severity for _, sighting in seen] == 48 * [Severity.INFO] + 151 * [Severity.WARNING]
     assert seen[0][1].where == ("conv1",)
+    solved = rows(300, loss=[*falling(40, end=0.0), *[1e-5] * 260])
+    assert judge(UnnormalisedInputs(), solved, facts=facts(**numbers))[-1][1].severity is Severity.INFO
     assert worst(judge(UnnormalisedInputs(), rows(200, loss=1.6), facts=facts(**numbers))) is Severity.WARNING
 
 

@@ -60,3 +60,10 @@ def test_a_slow_rise_under_a_gap_that_dropout_keeps_narrow_is_information() -> N
     losses = np.geomspace(1.76, 0.36, len(falls) + len(rises))
     seen = judge(Overfitting(), _rows(falls + rises, np.repeat(losses, 10).tolist()))
     assert worst(seen) is Severity.INFO
+
+
+def test_a_rise_of_what_validation_never_learned_is_information() -> None:
+    validations = [2.2, 2.1, 2.05, 2.1, 2.3, 2.6, 2.9, 3.2, 3.4, 3.6]
+    assert worst(judge(Overfitting(), _rows(validations, falling(200, end=0.0)))) is Severity.INFO
+    lower = [validation - 0.4 for validation in validations]
+    assert worst(judge(Overfitting(), _rows(lower, falling(200, end=0.0)))) is Severity.WARNING

@@ -27,8 +27,9 @@ class SaturatedUnits:
         of several such functions at one look. Information by itself; a warning while training is hurt (from 40 losses
         on where more than `most` are saturated), or where more than `most` are and the loss no longer falls while it is
         not nearly gone and the rate has not decayed, or where all of several bounded functions are saturated to
-        `all_share`, were mostly so at their first look and a tenth of the loss is still there: that is no certainty,
-        which comes with learning.
+        `all_share`, were mostly so at their first look and a tenth of the loss is still there, or where the function
+        that is saturated most was so at its first look, and after `patience` losses less than `gone` of the loss is
+        gone: that is no certainty, which comes with learning.
 
     Why it matters:
         Hardly any gradient passes a flat function: what lies before it stops learning.
@@ -64,6 +65,8 @@ class SaturatedUnits:
     share: float = 0.5
     most: float = 0.9
     all_share: float = 0.75
+    patience: int = 100
+    gone: float = 0.5
 
     def init(self) -> SaturatedUnitsState:
         """Before the first step."""
@@ -92,7 +95,8 @@ class SaturatedUnits:
         born = bounded is not None and len(bounded.names) > 1 and bool((bounded.values > self.all_share).all())
         born = born and from_start.issuperset(counts) and picture.progress < 0.9
         hurt = is_hurt(picture, soon=values[found[0]] > self.most)
-        severity = Severity.WARNING if hurt or wide or born else Severity.INFO
+        lasts = picture.num_losses >= self.patience and found[0] in from_start and picture.progress < self.gone
+        severity = Severity.WARNING if hurt or wide or born or lasts else Severity.INFO
         message = f"{values[found[0]]:.0%} of the values of {found[0]} are saturated"
         evidence = Evidence(tag=f"act/saturated@{found[0]}", step=look.scene.step, value=values[found[0]], expected=0.0)
         return state, (Sighting(severity, message, where=tuple(found), evidence=(evidence,)),)

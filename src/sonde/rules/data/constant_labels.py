@@ -1,11 +1,13 @@
 """DAT005 constant-labels."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
+from sonde.rules.levels import has_level
 from sonde.rules.rule import Look, Sighting
 from sonde.rules.standing import Standing, stand
 
@@ -22,16 +24,18 @@ class ConstantLabels:
     """All targets are the same.
 
     What it detects:
-        The targets of the first batches, four of them and 32 examples at least, were one class or one number. They are
-        seen in the gradient of a cross-entropy, which is negative at the target only, and in the batches where these
-        are known. Integers in the batches alone are only worth knowing: a loader gives them where nobody looks at them
-        (pictures of one folder for a generator, lengths, masks).
+        - The targets of the first batches, four of them and 32 examples at least, were the same of all examples.
+        - A warning where the gradient of a cross-entropy shows it, which is negative at the target only.
+        - Also a warning where the batches show it, the targets are no integers, and more than `gone` of the loss is
+          gone: a model that always says the same is then perfect.
+        - Else information: a loader gives targets that no loss looks at (pictures of one folder for a generator,
+          lengths, masks, zeros for a player that finds its rewards itself).
 
     Why it matters:
         A model that always says the same is perfect: the loss falls to zero, and nothing is learned.
 
     Evidence:
-        The fact `constant-labels` with the value of the targets; `label/num_distinct` of 1.
+        The facts `constant-labels` and `constant-targets` with the value of the targets; `label/num_distinct` of 1.
 
     What to do:
         Look at where targets are read and put together into batches: a wrong index or column, a forgotten shuffle of
@@ -52,17 +56,24 @@ class ConstantLabels:
     causes: ClassVar[tuple[Cause, ...]] = (Cause.NO_LEARNABLE_SIGNAL,)
     quiet_steps: ClassVar[int] = 100
 
+    gone: float = 0.95
+
     def init(self) -> ConstantLabelsState:
         """Before the first step."""
         return ConstantLabelsState()
 
     def step(self, state: ConstantLabelsState, look: Look) -> tuple[ConstantLabelsState, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        given, used = stand(state.given, look, "constant-integers"), stand(state.used, look, "constant-labels")
+        given, used = stand(state.given, look, "constant-targets"), stand(state.used, look, "constant-labels")
         state = ConstantLabelsState(given, used)
         known = used if used.since >= 0 else given
         if known.since < 0:
             return state, ()
-        message = f"all targets of the first batches are {known.value:g}{known.at}"
-        severity = Severity.WARNING if used.since >= 0 else Severity.INFO
+        what = "the same" if math.isnan(known.value) else f"{known.value:g}"
+        message = f"all targets of the first batches are {what}{known.at}"
+        matters = used.since >= 0 or (not given.get("is_integer") and self._is_perfect(look))
+        severity = Severity.WARNING if matters else Severity.INFO
         return state, (Sighting(severity, message, since=known.since),)
+
+    def _is_perfect(self, look: Look) -> bool:
+        return has_level(look) and look.picture.progress > self.gone

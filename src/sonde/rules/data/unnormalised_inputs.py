@@ -20,8 +20,9 @@ class UnnormalisedInputs:
         What enters the model's first linear or convolutional layer, after whatever normalises it, has a feature of
         standard deviation above `most_std`, features whose deviations differ by more than `most_spread`, the largest
         above `least_std` (else some are merely quiet: rare categories, slow waves of a position, black borders), or a
-        mean more than `most_offset` of the largest deviation. Information; a warning where the training is stuck (from
-        40 losses on where nothing can have gone), lost, or not finite as well.
+        mean more than `most_offset` of the largest deviation. A warning where the training is lost or not finite, where
+        it is stuck (from 40 losses on where nothing can have gone), and from `patience` losses on unless the loss is
+        nearly gone; information before that.
 
     Why it matters:
         The curvature of the first layer goes with the square of the inputs' scale: a rate that is stable for the
@@ -52,6 +53,7 @@ class UnnormalisedInputs:
     least_std: float = 3.0
     most_spread: float = 100.0
     most_offset: float = 20.0
+    patience: int = 50
 
     def init(self) -> Standing:
         """Before the first step."""
@@ -73,6 +75,8 @@ class UnnormalisedInputs:
         if not reasons:
             return state, ()
         blown = "loss" in look.scene and not math.isfinite(look.picture.loss)  # it may take fewer than ten steps
-        severity = Severity.WARNING if blown or is_hurt(look.picture, soon=True) else Severity.INFO
+        picture = look.picture
+        lasts = picture.num_losses >= self.patience and not picture.is_solved
+        severity = Severity.WARNING if blown or lasts or is_hurt(picture, soon=True) else Severity.INFO
         message = f"{state.where[0] if state.where else 'the first layer'} gets {' and '.join(reasons)}"
         return state, (Sighting(severity, message, state.where, since=state.since),)

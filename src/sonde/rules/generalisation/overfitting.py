@@ -28,7 +28,9 @@ class Overfitting:
         lowest median of as many in a row before them. The training loss has fallen by 5% since then. From five
         evaluations and 30 steps on it is a warning where validation is 10% above its best, or where the gap says the
         same: above `wide` times the training loss (which counts as at least a tenth of the first validation loss). Half
-        of `least_rise` is then enough, where validation is above 0.3 of what an untrained model gets. Else information.
+        of `least_rise` is then enough, where validation is above 0.3 of what an untrained model gets. Else information,
+        as where validation was never below an untrained model's loss by `learned`: nothing general was learned then
+        that could be lost (validation has other tasks or other data, or labels are learned by heart that mean nothing).
 
         Four to eight evaluations are too few for that test, and must show it to the eye (`clear_turn`): a smooth turn
         of validation by `early_rise`, training that fell at every one, a gap that was small and widened every time. It
@@ -71,6 +73,7 @@ class Overfitting:
     least_rise: float = 0.03
     wide: float = 1.5
     early_rise: float = 0.02
+    learned: float = 0.15
 
     def init(self) -> Evaluations:
         """Before the first step."""
@@ -117,6 +120,7 @@ class Overfitting:
             return None
         known = math.isfinite(state.noise) and look.picture.num_losses >= 30
         bad = known and (turn.now > best + 0.1 * abs(best) or wide)
+        bad = bad and not best > (1 - self.learned) * reference
         return Severity.WARNING if bad else Severity.INFO, turn
 
     def _early(self, state: Evaluations, look: Look) -> tuple[Severity, Turn] | None:

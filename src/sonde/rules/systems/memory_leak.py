@@ -55,7 +55,7 @@ class MemoryLeak:
     quiet_steps: ClassVar[int] = 300
 
     min_readings: int = 9
-    min_steps: int = 150
+    min_steps: int = 75
     least_growth: float = 0.02
 
     def init(self) -> MemoryLeakState:

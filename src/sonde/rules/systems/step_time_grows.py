@@ -20,7 +20,7 @@ _MOST_BLOCKS = 48
 class StepTimeGrowsState(NamedTuple):
     """Times of the block that is under way, and the lower quartile of each block before it."""
 
-    width: int = 24
+    width: int = 12
     values: tuple[float, ...] = ()
     shortest: tuple[float, ...] = ()
     sequence: float = 1.0
@@ -37,7 +37,7 @@ class StepTimeGrows:
     """Steps take longer and longer.
 
     What it detects:
-        Over blocks of 24 steps (longer ones in long runs), of each of which the lower quartile counts, less what other
+        Over blocks of 12 steps (longer ones in long runs), of each of which the lower quartile counts, less what other
         work on the machine took (`time/starved`), for each place of a sequence where batches have them, and for each
         example where steps differ in how many they put through the model: the rank
         correlation with time is above `correlation`, and the last quarter of the blocks takes `growth` times as long

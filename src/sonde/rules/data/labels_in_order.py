@@ -1,0 +1,119 @@
+"""DAT008 labels-in-order."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from sonde.core.causes import Cause
+from sonde.core.findings import Evidence, Severity
+from sonde.rules.rule import Look, Sighting
+
+_MOST = 128
+
+
+class LabelsInOrderState(NamedTuple):
+    """Of the latest batches: the entropy of their classes, or the mean and the deviation of their numbers."""
+
+    entropies: tuple[float, ...] = ()
+    means: tuple[float, ...] = ()
+    deviations: tuple[float, ...] = ()
+    size: float = float("nan")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelsInOrder:
+    """Batches come in the order of their targets.
+
+    What it detects:
+        - Over the last `batches` batches whose targets were measured, of `size` examples or more.
+        - Classes: `share` of the batches hold one class only, and the others mix classes (a mean entropy above `mixed`
+          nats), as at the border between two classes of sorted data. A rare class gives mixed batches with a single
+          foreign example, and so less entropy.
+        - Numbers: the variance of the batches' means is more than `apart` times the mean variance within batches (1
+          over the size of a batch is usual), and neighbouring batches are alike (correlation above `alike`).
+        - A warning, except among several players, and where the model makes what it is trained on.
+
+    Why it matters:
+        Each step pulls towards the targets of the moment, and the next steps undo it. Batch statistics are those of one
+        class. The model ends where the data end.
+
+    Evidence:
+        `label/entropy` and `label/num_distinct`, or `label/mean` against `label/std`.
+
+    What to do:
+        Shuffle: `DataLoader(..., shuffle=True)`. Where the data are a stream, shuffle within a buffer that is many
+        batches long. Data that were sorted for a split are best shuffled once, on disk.
+
+    When it is wrong:
+        Streams whose targets move slowly by nature (time series that are read in order), one long document or one
+        scene a batch, and lessons that are meant to come class by class.
+
+    References:
+        Bottou, Curiously fast convergence of some stochastic gradient descent algorithms, 2009 (order and shuffling).
+    """
+
+    code: ClassVar[str] = "DAT008"
+    name: ClassVar[str] = "labels-in-order"
+    needs: ClassVar[tuple[str, ...]] = ("label/num_distinct", "label/std")
+    causes: ClassVar[tuple[Cause, ...]] = (Cause.DATA_NOT_SHUFFLED, Cause.DATA_DRIFT)
+    quiet_steps: ClassVar[int] = 300
+
+    batches: int = 24
+    size: int = 8
+    share: float = 0.6
+    mixed: float = 0.35
+    apart: float = 4.0
+    alike: float = 0.5
+
+    def init(self) -> LabelsInOrderState:
+        """Before the first step."""
+        return LabelsInOrderState()
+
+    def step(self, state: LabelsInOrderState, look: Look) -> tuple[LabelsInOrderState, Sequence[Sighting]]:
+        """Look at the targets of one more batch, where they were measured."""
+        scene = look.scene
+        if "batch/size" in scene and scene.value("batch/size") != state.size:
+            state = state._replace(size=scene.value("batch/size"))
+        entropy, mean, deviation = (scene.value(f"label/{what}") for what in ("entropy", "mean", "std"))
+        if math.isfinite(entropy):
+            state = state._replace(entropies=(*state.entropies, entropy)[-_MOST:])
+        elif math.isfinite(mean) and math.isfinite(deviation):
+            means, deviations = (*state.means, mean)[-_MOST:], (*state.deviations, deviation)[-_MOST:]
+            state = state._replace(means=means, deviations=deviations)
+        else:
+            return state, ()
+        if not (state.size >= self.size and look.picture.is_alone) or look.picture.acts:
+            return state, ()
+        found = self._of_classes(state, look) or self._of_numbers(state, look)
+        return state, () if found is None else (found,)
+
+    def _of_classes(self, state: LabelsInOrderState, look: Look) -> Sighting | None:
+        if len(state.entropies) < self.batches:
+            return None
+        entropies = np.array(state.entropies[-2 * self.batches :])
+        pure, mixed = np.mean(entropies == 0), entropies[entropies > 0]
+        if not (self.share <= pure < 1 and mixed.mean() > self.mixed):
+            return None
+        message = f"{pure:.0%} of the last {len(entropies)} batches hold one class only, though there are several"
+        evidence = Evidence(tag="label/entropy", step=look.scene.step, value=state.entropies[-1])
+        return Sighting(Severity.WARNING, message, evidence=(evidence,))
+
+    def _of_numbers(self, state: LabelsInOrderState, look: Look) -> Sighting | None:
+        if len(state.means) < self.batches:
+            return None
+        means, within = np.array(state.means), float(np.mean(np.square(state.deviations)))
+        centred = means - means.mean()
+        between = float(np.mean(centred**2))
+        if not (
+            between > self.apart * within and float(centred[1:] @ centred[:-1]) > self.alike * between * len(means)
+        ):
+            return None
+        message = (
+            f"targets differ by {math.sqrt(between):.3g} from batch to batch and by {math.sqrt(within):.3g} within a "
+            f"batch: they come in order"
+        )
+        evidence = Evidence(tag="label/mean", step=look.scene.step, value=state.means[-1])
+        return Sighting(Severity.WARNING, message, evidence=(evidence,))
