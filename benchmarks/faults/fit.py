@@ -9,7 +9,7 @@ FOLDER is of `benchmarks.faults.run`, whose scenarios are left out in turn, or o
 families are: what the figures of those left out say is to be expected of trainings that nothing was tuned on. Families
 that are put aside are refused.
 
-Usage: python -m benchmarks.faults.fit FOLDER [--strength λ] [--jobs N] [--list] [--write]
+Usage: python -m benchmarks.faults.fit FOLDER... [--seeds even] [--strength λ] [--jobs N] [--list] [--write]
 """
 
 import argparse
@@ -17,7 +17,7 @@ import concurrent.futures
 import json
 import multiprocessing
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,11 @@ from sonde.diagnosis.evidence import ROWS, TABLE
 from sonde.diagnosis.signs import onset_of, signs
 
 CAUSES = list(Cause)
+SEEDS: dict[str, Callable[[int], bool]] = {
+    "even": lambda seed: seed % 2 == 0,
+    "odd": lambda seed: seed % 2 == 1,
+    "all": lambda seed: True,
+}
 STEPS = 400
 
 
@@ -77,14 +82,14 @@ def _look_at_key(folder: Path, label: Label) -> str:
     return json.dumps({"key": label.key, "findings": findings}) + "\n"
 
 
-def gathered(folder: Path, jobs: int) -> list[dict[str, Any]]:
-    """All runs of tuning seeds; what was found in them is kept in `found.jsonl` for the next time."""
+def gathered(folder: Path, seeds: Callable[[int], bool], jobs: int) -> list[dict[str, Any]]:
+    """All runs of these seeds; what was found in them is kept in `found.jsonl` for the next time."""
     if (folder / "labels.jsonl").exists():
         return of_space(folder, jobs)
     cache = folder / "found.jsonl"
     if not cache.exists():
         told = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
-        todo = {(row["name"], row["seed"], row["twin"]) for row in told if row["seed"] % 2 == 0 and "error" not in row}
+        todo = {(row["name"], row["seed"], row["twin"]) for row in told if seeds(row["seed"]) and "error" not in row}
         with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
             found = [pool.submit(look_at, folder, *one) for one in sorted(todo)]
             cache.write_text("".join(json.dumps(one.result()) + "\n" for one in found))
@@ -174,14 +179,15 @@ def likelihood(theta: np.ndarray[Any, Any], run: dict[str, Any]) -> float:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="what `run` recorded")
+    parser.add_argument("folder", type=Path, nargs="+", help="what `run` recorded, or `space` trained")
+    parser.add_argument("--seeds", choices=SEEDS, default="even", help="of `run`; even ones are for tuning")
     parser.add_argument("--strength", type=float, default=0.3)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--suggest", action="store_true", help="print cells of the table that would help most")
     parser.add_argument("--list", action="store_true", help="print the runs whose cause is not first")
     parser.add_argument("--write", action="store_true", help="replace the numbers in the table's source")
     options = parser.parse_args()
-    tuning = gathered(options.folder, options.jobs)
+    tuning = [run for folder in options.folder for run in gathered(folder, SEEDS[options.seeds], options.jobs)]
     start = np.concatenate([[row.weight for row in ROWS], [row.cost for row in ROWS], [TABLE.prior(c) for c in CAUSES]])
     print("as it stands: first {:.1%}, first two {:.1%}".format(*accuracy(start, tuning)))
     # Leaving out every run of a scenario or family tells what to expect of trainings that are not in the collection.

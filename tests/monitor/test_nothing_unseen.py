@@ -62,7 +62,7 @@ def test_loss_rate_and_global_norms_are_at_every_step(run: Path) -> None:
         ("act/zeros@3", 500),
         ("gain/block@2", 500),
         ("memory/parameters", 500),
-        ("host/rss", 500),
+        ("host/rss", 50),
         ("logits/norm", 500),
     ],
 )

@@ -12,7 +12,15 @@ _RARE_UPDATES = Every(64, offset=5)  # copies of all weights at once take as muc
 _EARLY = frozenset({"blocks", "batches"})
 _EARLY_INTERVAL = 25
 # However little time there is, each family is looked at once in so many steps: what is not looked at cannot be found.
-_LONGEST_STEPS = {"layers": 20, "inputs": 20, "updates": 100, "rotating": 100, "histograms": 1000, "spectra": 10_000}
+_LONGEST_STEPS = {
+    "layers": 20,
+    "inputs": 20,
+    "process": 50,  # some 10 µs a look, and a leak is a line through a dozen of them
+    "updates": 100,
+    "rotating": 100,
+    "histograms": 1000,
+    "spectra": 10_000,
+}
 _LONGEST_OTHERWISE = 500
 _LONGEST_EARLY = 50  # of blocks in the first steps: units that are dead from the start are judged after four looks
 
