@@ -24,14 +24,15 @@ def test_every_slot_has_its_turns_in_order_however_the_stretch_changes(stretches
 
 
 def test_no_family_is_stretched_beyond_its_longest_interval() -> None:
-    schedule = Schedule(Cadences(inputs=Every(1), process=Every(1), layers=Every(10), blocks=Every(1000)))
+    cadences = Cadences(inputs=Every(1), process=Every(1), resources=Every(1), layers=Every(10), blocks=Every(1000))
+    schedule = Schedule(cadences)
     schedule.stretch = 80.0
-    due = dict.fromkeys(("inputs", "process", "layers", "blocks"), 0)
+    due = dict.fromkeys(("inputs", "process", "resources", "layers", "blocks"), 0)
     for _ in range(4000):
         schedule.advance()
         for family in due:
             due[family] += len(schedule.slots(family, 1))
-    assert due == {"inputs": 200, "process": 50, "layers": 200, "blocks": 4}
+    assert due == {"inputs": 200, "process": 80, "resources": 50, "layers": 200, "blocks": 4}
 
 
 def test_a_beat_that_was_seen_ahead_comes() -> None:
