@@ -27,6 +27,7 @@ class Cadence:
     process: int | None = None
     resources: int | None = None
     inputs: int | None = None
+    trivial_loss: int | None = None
     batches: int | None = None
     spectra: int | None = None
     early_steps: int | None = None
@@ -65,6 +66,7 @@ class Probes:
     reductions: bool = True
     devices: bool = True
     batches: bool = True
+    trivial_loss: bool = True
     features: bool = True
     logits: bool = True
     spectra: bool = True

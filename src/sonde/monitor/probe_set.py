@@ -39,6 +39,7 @@ from sonde.probes.second_moments import SecondMoments
 from sonde.probes.settings import Settings
 from sonde.probes.spectra import Spectra
 from sonde.probes.stopwatch import Stopwatch
+from sonde.probes.trivial_loss import TrivialLoss
 
 _PROFILED_STEPS, _WARM_UP_STEPS = 3, 10  # where the configuration asks for it: the first steps are unlike others
 _TAGS = {
@@ -109,6 +110,7 @@ class ProbeSet:
             "reductions": ("resources", Reductions(models)),
             **({"devices": ("resources", Devices(devices_of(optimizers)))} if device.type == "cuda" else {}),
             "batches": ("inputs", Batches(models, clock=clock)),
+            "trivial_loss": ("trivial_loss", TrivialLoss(models, clock=clock)),
             "features": ("batches", Features(models, clock=clock)),
             "logits": ("batches", OutputLogits(models, clock=clock)),
             "spectra": ("spectra", spectra),

@@ -15,6 +15,7 @@ _EARLY_INTERVAL = 25
 _LONGEST_STEPS = {
     "layers": 20,
     "inputs": 20,
+    "trivial_loss": 100,
     "process": 50,  # some 10 µs a look, and a leak is a line through a dozen of them
     "updates": 100,
     "rotating": 100,
@@ -45,6 +46,7 @@ class Cadences:
         process: Memory of the process and of the GPUs, phases of a step.
         resources: Bytes of parameters, gradients and state; what the GPUs say of themselves.
         inputs: What the model is given: sizes, non-finite values, scale; its targets.
+        trivial_loss: What the best constant answer would cost on the targets of the batch.
         batches: How the features of its inputs differ; its output logits.
         spectra: Singular values of weights; rotates over matrices.
         early_steps: For so many steps from the first on, blocks and batches have their turn every 25 steps at least:
@@ -60,6 +62,7 @@ class Cadences:
     process: Every = _FROM_SECOND
     resources: Every = _FROM_SECOND
     inputs: Every = _FROM_SECOND
+    trivial_loss: Every = _FROM_SECOND
     batches: Every = _FROM_SECOND
     spectra: Every = every(1000)
     early_steps: int = 0
@@ -95,6 +98,7 @@ ON_CPU = Cadences(
     rotating=every(10),
     process=_TENTH,
     inputs=every(1),
+    trivial_loss=_TENTH,
     early_steps=200,
 )
 

@@ -49,3 +49,23 @@ def maker(node: Any, moves: frozenset[str] = RESHAPES) -> Any:
     while node.name() in moves and (inner := following(node)):
         node = inner[0]
     return node
+
+
+def saved(node: Any, name: str) -> Any:
+    """What a node has saved for the backward pass; None where it has not, where it is used up, or where it is packed.
+
+    Unpacking may compute it again, as in checkpointed regions, whose backward pass then fails.
+
+    Example:
+        >>> import torch
+        >>> loss = torch.nn.functional.mse_loss(torch.zeros(2, requires_grad=True), torch.ones(2))
+        >>> saved(loss.grad_fn, "target"), saved(loss.grad_fn, "weight")
+        (tensor([1., 1.]), None)
+    """
+    packed = getattr(node, f"_raw_saved_{name}", None)
+    if packed is None or getattr(packed, "unpack_hook", packed) is not None:
+        return None
+    try:
+        return getattr(node, f"_saved_{name}")
+    except RuntimeError:  # it is used up, or was changed since
+        return None

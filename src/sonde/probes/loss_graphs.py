@@ -18,6 +18,8 @@ _LOSSES = {
     "BinaryCrossEntropyWithLogitsBackward0": "bce-with-logits",
     "KlDivBackward0": "kl-div",
 }
+ABSOLUTE, SQUARE = "absolute-difference", "squared-difference"
+"""Losses that are written out, or that torch composes so (`l1_loss`)."""
 _REDUCTIONS = ("none", "mean", "sum")
 _SCALING = ("DivBackward", "MulBackward", "MeanBackward")
 _MAKERS = {"SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log-softmax", "SigmoidBackward0": "sigmoid"}
@@ -76,6 +78,38 @@ def read(loss: Tensor) -> LossGraph:
         is_whole &= sum(one.name() != "torch::autograd::AccumulateGrad" for one in inner) <= 1
         node = inner[0] if inner else None
     return LossGraph(is_scaled=is_scaled, is_whole=is_whole)
+
+
+def loss_node(loss: Tensor) -> tuple[str, Any]:
+    """The kind of torch's loss that a loss was computed by, and its node; empty where none is, or others were added.
+
+    Example:
+        >>> import torch
+        >>> from torch.nn import functional
+        >>> answers = torch.zeros(3, requires_grad=True)
+        >>> loss_node(2 * functional.l1_loss(answers, torch.ones(3)))[0], loss_node(answers.sum())[0]
+        ('absolute-difference', '')
+    """
+    node: Any = loss.grad_fn
+    for _ in range(_MOST_NODES):
+        if node is None or (kind := _LOSSES.get(node.name())) is not None:
+            break
+        if (kind := _of_difference(node)) is not None:
+            break
+        inner = [one for one in following(node) if one.name() != "torch::autograd::AccumulateGrad"]
+        node = inner[0] if len(inner) == 1 else None
+    return ("", None) if node is None or kind is None else (kind, node)
+
+
+def _of_difference(node: Any) -> str | None:
+    """What loss a node computes element by element from the difference of an answer and its target, if it does."""
+    inner = following(node)
+    if len(inner) != 1 or inner[0].name() != "SubBackward0" or len(following(inner[0])) != 1:
+        return None
+    if node.name() == "AbsBackward0":
+        return ABSOLUTE
+    is_square = node.name() == "PowBackward0" and getattr(node, "_saved_exponent", 0) == 2
+    return SQUARE if is_square else None
 
 
 def _described(node: Any, kind: str) -> LossGraph:

@@ -49,8 +49,9 @@ class Picture(NamedTuple):
         most_gone: The largest share of the starting loss that may have gone since the eighth loss without its noise
             showing it (by the line through all since then); from 40 to 100 losses only, while `improvement_z` cannot be
             asked yet.
-        trivial: What a predictor that ignores its input would get (mean entropy of the labels), where it was measured
-            and the loss is about these labels (`targets.py`), as far as that is known.
+        trivial: What a predictor that ignores its input would get: by the targets in the loss's own graph
+            (`loss/relative`), in its units; else the mean entropy of the labels, where it was measured and the loss
+            is about these labels (`targets.py`), as far as that is known.
         log_z: Mean log of the softmax's normaliser in the first five steps, where the loss is a cross-entropy.
         lr: Learning rate of the first group.
         lr_peak: The largest so far.
@@ -197,7 +198,8 @@ class PictureState(NamedTuple):
     scores: RobustZState
     """Of the loss and of the logarithm of the gradient's norm."""
     averages: EmaState
-    """Of the loss, of whether and how hard gradients are clipped, of the two cosines, of the labels' entropy."""
+    """Of the loss, of whether and how hard gradients are clipped, of the two cosines, of the labels' entropy, and of
+    what guessing gives."""
     plateau: PlateauState
     phases: PhasesState
     course: Course
@@ -221,7 +223,7 @@ class Pictures:
             (),
             (),
             self._z.init(2),
-            self._slow.init(6),
+            self._slow.init(7),
             self._plateau.init(1),
             self._phases.init(1),
             Course(width=2),
@@ -238,7 +240,7 @@ class Pictures:
         (loss_z, grad_z), (loss_median, grad_median) = scores.z.tolist(), scores.median.tolist()
         factor = scene.value("clip/factor")
         clipped = np.nan if math.isnan(factor) else float(factor < 0.999)
-        others = scene.value("grad/cosine"), scene.value("update/cosine"), scene.value("label/entropy")
+        others = scene.value("grad/cosine"), scene.value("update/cosine"), scene.value("label/entropy"), _guess(scene)
         averages_state, smooth = self._slow.step(state.averages, np.array([loss, clipped, factor, *others]))
         averages = smooth.tolist()
         plateau_state, improvement_z, plateau = state.plateau, old.improvement_z, old.plateau
@@ -283,7 +285,7 @@ class Pictures:
             improvement_z=improvement_z,
             plateau=plateau,
             most_gone=most_gone,
-            trivial=averages[5] if targets.are_labels else math.nan,
+            trivial=averages[6] if averages[6] > 0 else averages[5] if targets.are_labels else math.nan,
             log_z=scene.value("logits/log_z") if math.isnan(old.log_z) and old.num_losses < _FIRST else old.log_z,
             lr=lr if "lr" in scene else old.lr,
             lr_peak=_largest(old.lr_peak, lr),
@@ -327,6 +329,12 @@ class Pictures:
             targets,
         )
         return new, picture
+
+
+def _guess(scene: Scene) -> float:
+    """What the best constant answer would cost in the units of the loss; NaN where that was not measured."""
+    share = scene.value("loss/relative")
+    return scene.value("loss") / share if share > 0 else math.nan
 
 
 def _is_said(scene: Scene, check: str) -> bool:
