@@ -209,7 +209,8 @@ ROWS: tuple[Row, ...] = (
     Row(Cause.DISCONNECTED_LAYER, "UPD003", -1.0, 0.0, ""),
     Row(Cause.PARAMETER_NOT_IN_OPTIMIZER, "LOP003", 7.0, 4.1, "parameters with gradients are in no optimiser"),
     Row(Cause.PARAMETER_NOT_IN_OPTIMIZER, "UPD003", 0.3, 0.0, ""),
-    Row(Cause.FROZEN_LAYER, "LOP011", 4.1, 4.0, "parameters were not changed by anyone"),
+    Row(Cause.FROZEN_LAYER, "LOP011", 1.0, 4.0, "parameters were not changed by anyone"),
+    Row(Cause.FROZEN_LAYER, "LOP011!", 3.1, 0.0, "before they ever learned"),
     Row(Cause.FROZEN_LAYER, "UPD003", 2.5, 0.7, "a parameter has gradients and never moves"),
     Row(Cause.FROZEN_LAYER, "GRD014", 0.7, 0.0, ""),
     Row(Cause.FROZEN_LAYER, "UPD005", -2.0, 0.0, "the update is rounded away"),
@@ -510,6 +511,12 @@ ROWS: tuple[Row, ...] = (
     Row(Cause.PLATEAU, "LOS001", -4.0, 0.0, "the loss is no number"),
     Row(Cause.WRONG_LOSS_REDUCTION, "LOS013", -3.0, 0.0, ""),
     Row(Cause.OVERFITTING, "LOS001", -4.0, 0.0, "the loss is no number"),
+    Row(Cause.BAD_INITIALISATION, "LOS008!", 2.0, 0.0, "and stays above guessing for long"),
+    Row(Cause.WRONG_LOSS_REDUCTION, "LOS008!", -1.0, 0.0, "measured by its own targets, where a sum changes nothing"),
+    Row(Cause.SCHEDULE_MISAPPLIED, "LOS008!", -2.0, 0.0, "the start itself was bad"),
+    Row(Cause.EXPLODING_GRADIENTS, "LOS008!", -1.0, 0.0, "the start itself was bad"),
+    Row(Cause.TRAIN_EVAL_MISMATCH, "DAT006", -2.0, 0.0, "training does no better than guessing by its own targets"),
+    Row(Cause.NO_LEARNABLE_SIGNAL, "DAT005", 1.5, 0.0, "all targets are alike"),
 )
 PRIORS: dict[Cause, float] = {
     Cause.LR_TOO_HIGH: -0.5,

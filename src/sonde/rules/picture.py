@@ -52,6 +52,8 @@ class Picture(NamedTuple):
         trivial: What a predictor that ignores its input would get: by the targets in the loss's own graph
             (`loss/relative`), in its units; else the mean entropy of the labels, where it was measured and the loss
             is about these labels (`targets.py`), as far as that is known.
+        shares: The loss over what the best constant answer would cost on the very same targets (`loss/relative`), at
+            the looks at it.
         log_z: Mean log of the softmax's normaliser in the first five steps, where the loss is a cross-entropy.
         lr: Learning rate of the first group.
         lr_peak: The largest so far.
@@ -72,6 +74,7 @@ class Picture(NamedTuple):
         is_upset: Whether what the optimiser did since the loss was at its best can have raised it (`upheavals.py`).
         is_moved: Whether the loss has risen beyond its noise without that, ever.
         val_loss: The latest validation loss.
+        val_first: The first of them.
         val_best: The best so far.
         num_evaluations: So far.
         accumulation: Micro-steps a step, the latest.
@@ -100,6 +103,7 @@ class Picture(NamedTuple):
     plateau: float = float("nan")
     most_gone: float = float("nan")
     trivial: float = float("nan")
+    shares: Course = Course(width=1)
     log_z: float = float("nan")
     lr: float = float("nan")
     lr_peak: float = float("nan")
@@ -120,6 +124,7 @@ class Picture(NamedTuple):
     clip_share: float = float("nan")
     clip_factor: float = float("nan")
     val_loss: float = float("nan")
+    val_first: float = float("nan")
     val_best: float = float("nan")
     num_evaluations: int = 0
     accumulation: float = 1.0
@@ -286,6 +291,7 @@ class Pictures:
             plateau=plateau,
             most_gone=most_gone,
             trivial=averages[6] if averages[6] > 0 else averages[5] if targets.are_labels else math.nan,
+            shares=old.shares.extended(scene.value("loss/relative")),
             log_z=scene.value("logits/log_z") if math.isnan(old.log_z) and old.num_losses < _FIRST else old.log_z,
             lr=lr if "lr" in scene else old.lr,
             lr_peak=_largest(old.lr_peak, lr),
@@ -306,6 +312,7 @@ class Pictures:
             clip_share=averages[1],
             clip_factor=averages[2],
             val_loss=val if "val/loss" in scene else old.val_loss,
+            val_first=old.val_first if math.isfinite(old.val_first) else val,
             val_best=-_largest(-old.val_best, -val),
             num_evaluations=old.num_evaluations + ("val/loss" in scene),
             accumulation=_latest(scene, "loss/num_micro", old.accumulation),

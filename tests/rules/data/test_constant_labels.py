@@ -34,3 +34,18 @@ def test_integers_that_the_loss_need_not_be_about_are_only_worth_knowing_until_i
     seen = judge(ConstantLabels(), rows(20, loss=falling(20)), facts={4: [given], 9: [used]})
     assert [step for step, sighting in seen if sighting.severity is Severity.INFO] == [4, 5, 6, 7, 8]
     assert [step for step, sighting in seen if sighting.severity is Severity.WARNING] == list(range(9, 21))
+
+
+def test_targets_of_the_loss_itself_that_never_vary_are_an_alarm_where_validation_has_learned_nothing() -> None:
+    cost = [0.0 if i % 10 == 1 else None for i in range(200)]
+    losses = [*falling(100), *[1e-3] * 100]
+    validation = [0.9 if i % 50 == 49 else None for i in range(200)]
+    seen = judge(ConstantLabels(), rows(200, loss=losses, loss__trivial=cost, val__loss=validation))
+    assert {sighting.severity for _, sighting in seen} == {Severity.INFO, Severity.WARNING}
+    # Residuals that are compared with zeros: their validation falls as they do.
+    falls = [0.9 * 0.1 ** (i // 50) if i % 50 == 49 else None for i in range(200)]
+    for more in ({}, {"val__loss": falls}):
+        seen = judge(ConstantLabels(), rows(200, loss=losses, loss__trivial=cost, **more))
+        assert {sighting.severity for _, sighting in seen} == {Severity.INFO}
+    varied = [0.0 if i % 20 == 1 else 0.4 if i % 20 == 11 else None for i in range(200)]
+    assert judge(ConstantLabels(), rows(200, loss=losses, loss__trivial=varied)) == []

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.rules.traces import alarms, falling, flat, judge, rows, worst
@@ -65,24 +67,36 @@ def test_a_start_above_what_ignoring_the_inputs_gives_may_come_down_to_it() -> N
     assert alarms(judge(NoLearnableSignal(), table, facts=LABELS))
 
 
-def _regression(share: np.ndarray, *, seed: int = 0, num_labels: int = 32) -> list[dict[str, float]]:
-    """Losses that are a share of the mean square of their own noisy targets."""
-    targets = np.random.default_rng(seed).standard_normal((len(share), num_labels)) + 3
-    squares = targets.var(1) + (targets.mean(1) - 3) ** 2
-    numbers = {"label__mean": targets.mean(1).tolist(), "label__std": targets.std(1).tolist()}
-    return rows(len(share), loss=(share * squares).tolist(), grad__norm=0.5, update__ratio=1e-3, **numbers)
+def _looked_at(share: np.ndarray, **more: Any) -> list[dict[str, float]]:
+    """Losses that are a share of what guessing costs on their own noisy targets, looked at every tenth step."""
+    costs = np.random.default_rng(0).uniform(0.5, 2.0, len(share))
+    looks = [value if i % 10 == 1 else None for i, value in enumerate(share.tolist())]
+    series = {"loss": (share * costs).tolist(), "loss__relative": looks, **more}
+    return rows(len(share), grad__norm=0.5, update__ratio=1e-3, **series)
 
 
-def test_targets_that_are_numbers_tell_it_through_the_noise_of_their_batches() -> None:
-    start = np.linspace(1.4, 1.0, 10)
-    share = np.concatenate([start, np.full(290, 1.01)]) * np.array(flat(300, noise=0.01))
-    seen = judge(NoLearnableSignal(), _regression(share))
-    assert alarms(seen)[0][0] == 199
+_AT_ONE = np.concatenate([np.linspace(1.4, 1.0, 30), np.full(270, 1.0)]) * np.array(flat(300, noise=0.03))
+
+
+def test_targets_whose_own_cost_of_guessing_is_known_tell_it_through_the_noise_of_their_batches() -> None:
+    seen = judge(NoLearnableSignal(), _looked_at(_AT_ONE))
+    assert alarms(seen)[0][0] == 100
     assert "ignoring the inputs" in seen[0][1].message
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_losses_below_the_mean_square_of_their_targets_are_left_alone(seed: int) -> None:
-    for end in (0.9, 0.5):
-        share = np.geomspace(1.0, end, 400) * np.array(flat(400, noise=0.01))
-        assert alarms(judge(NoLearnableSignal(), _regression(share, seed=seed))) == []
+def test_losses_below_what_guessing_costs_are_left_alone(seed: int) -> None:
+    for end in (0.85, 0.5):
+        share = np.geomspace(1.0, end, 400) * np.array(flat(400, noise=0.01, seed=seed))
+        assert judge(NoLearnableSignal(), _looked_at(share)) == []
+
+
+def test_validation_that_gets_better_than_guessing_and_a_warmup_speak_against_it() -> None:
+    assert judge(NoLearnableSignal(), _looked_at(_AT_ONE, val__loss=0.8)) == []
+    warmup = [1e-5 * (i + 1) for i in range(300)]
+    assert judge(NoLearnableSignal(), _looked_at(_AT_ONE, lr=warmup)) == []
+
+
+def test_shares_that_scatter_are_information() -> None:
+    noisy = np.array(flat(110, noise=0.25, seed=3))
+    assert worst(judge(NoLearnableSignal(), _looked_at(noisy))) in (None, Severity.INFO)

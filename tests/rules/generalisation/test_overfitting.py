@@ -49,7 +49,7 @@ def test_a_wide_gap_makes_half_the_rise_enough() -> None:
     validations = [1.24, 0.9, 0.65, 0.57, 0.52, 0.5, 0.48, 0.49, 0.5, 0.51, 0.515, 0.52, 0.525, 0.53]
     losses = np.geomspace(1.4, 0.05, len(validations))
     seen = alarms(judge(Overfitting(), _rows(validations, np.repeat(losses, 8).tolist())))
-    assert seen[0][0] == 104
+    assert seen[0][0] == 80  # the gap alone, before the rise is beyond noise
     shallow = np.geomspace(1.4, 0.25, len(validations))
     assert alarms(judge(Overfitting(), _rows(validations, np.repeat(shallow, 8).tolist()))) == []
 
@@ -64,6 +64,14 @@ def test_a_slow_rise_under_a_gap_that_dropout_keeps_narrow_is_information() -> N
 
 def test_a_rise_of_what_validation_never_learned_is_information() -> None:
     validations = [2.2, 2.1, 2.05, 2.1, 2.3, 2.6, 2.9, 3.2, 3.4, 3.6]
-    assert worst(judge(Overfitting(), _rows(validations, falling(200, end=0.0)))) is Severity.INFO
+    elsewhere = [2 * validation for validation in validations]  # in other units, or of other tasks
+    assert worst(judge(Overfitting(), _rows(elsewhere, falling(200, end=0.0)))) is Severity.INFO
     lower = [validation - 0.4 for validation in validations]
     assert worst(judge(Overfitting(), _rows(lower, falling(200, end=0.0)))) is Severity.WARNING
+
+
+def test_two_losses_far_apart_need_three_evaluations_only() -> None:
+    losses = np.geomspace(0.9, 0.002, 300).tolist()
+    assert alarms(judge(Overfitting(), _rows([0.5, 0.51, 0.53], losses)))
+    assert alarms(judge(Overfitting(), _rows([0.5, 0.49, 0.48], losses))) == []  # it still gets better
+    assert alarms(judge(Overfitting(), _rows([0.05, 0.052, 0.054], losses))) == []  # little is left to learn

@@ -29,3 +29,23 @@ def test_a_steep_first_fall_counts_without_labels() -> None:
 
 def test_an_ordinary_start_is_silent() -> None:
     assert judge(InitialLossHigh(), rows(200, loss=falling(200, start=2.35), label__entropy=2.3, batch__size=8)) == []
+
+
+def _shares(*values: float, every: int = 10) -> list[float | None]:
+    return [values[i // every] if i % every == 1 else None for i in range(every * len(values))]
+
+
+def test_a_start_far_above_guessing_by_its_own_targets_is_a_warning_soon_whatever_the_units() -> None:
+    given = rows(60, loss=falling(60, start=6400, end=2000), loss__relative=_shares(64, 50, 40, 30, 25, 20))
+    assert alarms(judge(InitialLossHigh(), given))[0][0] == 50
+
+
+def test_a_start_that_comes_down_to_guessing_soon_is_no_warning() -> None:
+    given = rows(60, loss=falling(60, start=6.4, end=0.1), loss__relative=_shares(6.4, 3, 1.5, 1.1, 1, 1))
+    assert alarms(judge(InitialLossHigh(), given)) == []
+
+
+def test_a_bad_start_that_ends_in_nan_is_a_warning() -> None:
+    losses = [1200.0, 4000.0, 1e6, float("nan")]
+    given = rows(4, loss=losses, loss__relative=[None, 1900.0, None, None])
+    assert alarms(judge(InitialLossHigh(), given))[0][0] == 4

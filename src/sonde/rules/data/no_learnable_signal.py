@@ -5,58 +5,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.course import Course
+from sonde.rules.course import Course, line_through
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level
 from sonde.rules.rule import Look, Sighting
 from sonde.rules.standing import Standing, stand
+from sonde.signals.phases import Phase
 
-_SETTLED = 20  # losses after which a model has had time to find the targets' mean
-
-
-class Squares(NamedTuple):
-    """How the loss goes with the mean square of the very same targets about their mean: sums over the run's steps."""
-
-    num: int = 0
-    mean: float = 0.0
-    """Of all targets so far."""
-    losses: float = 0.0
-    squares: float = 0.0
-    products: float = 0.0
-    squared_losses: float = 0.0
-    squared_squares: float = 0.0
-
-    def taken(self, loss: float, mean: float, std: float) -> tuple["Squares", float]:
-        """With one more step, and the loss over that step's mean square; NaN where either is missing."""
-        if not (math.isfinite(loss) and math.isfinite(mean) and std > 0):
-            return self, float("nan")
-        num = self.num + 1
-        centre = self.mean + (mean - self.mean) / num
-        square = std**2 + (mean - centre) ** 2
-        new = self._replace(num=num, mean=centre)
-        if num > _SETTLED:
-            new = Squares(
-                num,
-                centre,
-                self.losses + loss,
-                self.squares + square,
-                self.products + loss * square,
-                self.squared_losses + loss**2,
-                self.squared_squares + square**2,
-            )
-        return new, loss / square
-
-    @property
-    def correlation(self) -> float:
-        """Of the two; NaN where one of them does not vary."""
-        num = max(self.num - _SETTLED, 1)
-        ours = self.squared_losses - self.losses**2 / num
-        theirs = self.squared_squares - self.squares**2 / num
-        if not (ours > 0 and theirs > 0):
-            return float("nan")
-        return (self.products - self.losses * self.squares / num) / math.sqrt(ours * theirs)
+_SETTLED = 2
+"""Looks after which a model has had time to find the targets' mean …"""
+_FEWEST = 6
+"""… and how many are judged at least."""
+_BETTER = 0.05
+"""Of what guessing costs; so much below it, validation has surely learned something."""
 
 
 class NoLearnableSignalState(NamedTuple):
@@ -65,9 +30,6 @@ class NoLearnableSignalState(NamedTuple):
     labels: Standing = Standing()
     num_steps: int = 0
     course: Course = Course()
-    squares: Squares = Squares()
-    shares: Course = Course()
-    """Of losses over the mean squares of their own targets."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,16 +45,17 @@ class NoLearnableSignal:
         below `most_cosine`, where measured); and the best validation loss is no better. Information as long as the
         noise could hide a fall by more than `hidden` (two standard errors of the line), then a warning.
 
-        Targets that are numbers tell it through the noise of their batches. The mean square of a batch's targets about
-        the mean of all is what ignoring the inputs costs on that very batch: where the loss follows it from step to
-        step (correlation above `follows`), the loss over it is judged instead, against 1.
+        Where the loss over what the best constant answer costs on the very same targets is measured (`loss/relative`),
+        that share is judged instead, from `soon` losses on and after the learning rate's warmup: since it came down to
+        1 it does not fall, and the mean of the later half of its looks is below 1.3 and not surely (by two standard
+        errors) below 1 − `near`. It is a warning where that mean is surely above 1 − `hidden`.
 
     Why it matters:
         The labels have nothing to do with the inputs, as the loop hands them over: no setting of the optimiser can
         help.
 
     Evidence:
-        `loss` against `label/entropy` or `label/std` (or its start), `grad/norm`, `update/ratio`, `val/loss`.
+        `loss/relative`, or `loss` against `label/entropy` (or its start), `grad/norm`, `update/ratio`, `val/loss`.
 
     What to do:
         Look at some examples with their labels as the loss gets them: shuffled by themselves, off by one row, the wrong
@@ -120,7 +83,8 @@ class NoLearnableSignal:
     least_ratio: float = 1e-5
     most_cosine: float = 0.5
     hidden: float = 0.1
-    follows: float = 0.95
+    soon: int = 100
+    near: float = 0.02
 
     def init(self) -> NoLearnableSignalState:
         """Before the first step."""
@@ -130,13 +94,9 @@ class NoLearnableSignal:
         """Look at one more loss."""
         picture = look.picture
         labels = stand(state.labels, look, "labels")
-        squares, share = state.squares.taken(
-            picture.loss, look.scene.value("label/mean"), look.scene.value("label/std")
-        )
-        shares = state.shares.extended(share) if squares.num > _SETTLED else state.shares
-        state = state._replace(labels=labels, squares=squares, shares=shares)
-        if squares.num > 4 * _SETTLED and squares.correlation > self.follows:
-            return self._of_numbers(state, look)
+        state = state._replace(labels=labels, course=state.course.extended(picture.loss))
+        if picture.shares.num_values:
+            return self._by_shares(state, look)
         trivial = picture.trivial if picture.trivial > 0 else labels.value
         is_known = trivial > 0 and 0.2 * trivial < picture.loss_start < 5 * trivial  # else another kind of loss
         floor = trivial * (1 - self.band) if is_known else picture.loss_start * (1 - 3 * self.band)
@@ -150,7 +110,7 @@ class NoLearnableSignal:
             and self._works(look)
         )
         num = state.num_steps + 1 if stands else 0
-        state = state._replace(num_steps=num, course=state.course.extended(picture.loss))
+        state = state._replace(num_steps=num)
         if num < self.patience:
             return state, ()
         descent = state.course.descent()
@@ -163,24 +123,26 @@ class NoLearnableSignal:
         word = "what ignoring the inputs gives" if is_known else "its start"
         return state, (self._sighting(look, word, expected, num, is_sure),)
 
-    def _of_numbers(
+    def _by_shares(
         self, state: NoLearnableSignalState, look: Look
     ) -> tuple[NoLearnableSignalState, Sequence[Sighting]]:
-        """Look at losses that follow the mean squares of their own targets."""
-        picture, shares = look.picture, state.shares
-        state = state._replace(course=state.course.extended(picture.loss))
-        level = state.squares.squares / (state.squares.num - _SETTLED)
-        descent = shares.descent()
-        if descent is None or not (picture.num_losses >= self.warmup and has_level(look) and self._works(look)):
-            return state._replace(num_steps=0), ()
-        falls = descent.t < -3 and not descent.first > 1 + self.band
-        stands = 1 - self.band < descent.last < 1.2 and not falls and not picture.val_best < (1 - self.band) * level
-        num = state.num_steps + 1 if stands else 0
-        state = state._replace(num_steps=num)
-        if num < self.patience:
+        """Look at what is left of the cost of guessing, by the targets themselves."""
+        picture = look.picture
+        if picture.num_losses < self.soon or picture.phase is Phase.WARMUP or not has_level(look):
             return state, ()
-        is_sure = most_fall(shares) < self.hidden
-        return state, (self._sighting(look, "what ignoring the inputs gives", level, num, is_sure),)
+        shares = _since_settled(picture.shares)
+        later = np.array(shares.means[len(shares.means) // 2 :])
+        if len(shares.means) < _FEWEST or not self._works(look):
+            return state, ()
+        mean, error = later.mean(), later.std() / math.sqrt(len(later))
+        slope, slope_error = line_through(shares.means)
+        if not 1 - self.near - 2 * error < mean < 1.3 or slope < -2 * slope_error or picture.is_falling:
+            return state, ()
+        if picture.val_best < (1 - _BETTER) * picture.trivial:
+            return state, ()
+        is_sure = mean - 2 * error > 1 - self.hidden
+        what = "what ignoring the inputs gives"
+        return state, (self._sighting(look, what, picture.trivial, self.patience, is_sure),)
 
     def _works(self, look: Look) -> bool:
         """Whether gradients arrive and weights move, and not all in one direction."""
@@ -204,3 +166,11 @@ class NoLearnableSignal:
         since = max(0, picture.step - num)
         severity = Severity.WARNING if is_sure else Severity.INFO
         return Sighting(severity, message, evidence=tuple(evidence), since=since)
+
+
+def _since_settled(shares: Course) -> Course:
+    """Without the first looks, and those at which the loss still came down to what guessing costs."""
+    means = list(shares.means[-(-_SETTLED // shares.width) :])
+    while means and means[0] > 1.05:
+        del means[0]
+    return Course(shares.width, tuple(means))

@@ -37,6 +37,12 @@ class Overfitting:
         is a warning where training has fallen by a quarter since then and validation is more than twice as large, 3%
         above its best, and above 0.3 of what an untrained model gets; else information.
 
+        Three evaluations are enough where the two losses have come far apart: after the best evaluation training has
+        halved while two evaluations or more were no better and the last is 2% worse; validation is above `far` times
+        the training loss and above 0.2 of what an untrained model gets, and began within 50% of the training loss.
+        Nothing of this is an alarm where the level of the loss says nothing: several players, losses that other things
+        than the optimiser's steps have raised.
+
     Why it matters:
         From the best evaluation on, the model learns its examples by heart and forgets what is general.
 
@@ -74,6 +80,7 @@ class Overfitting:
     wide: float = 1.5
     early_rise: float = 0.02
     learned: float = 0.15
+    far: float = 3.0
 
     def init(self) -> Evaluations:
         """Before the first step."""
@@ -85,10 +92,12 @@ class Overfitting:
         state = state.noted(look.scene)
         if state.num == before:
             return state, ()
-        found = self._lasting(state, look) or self._early(state, look)
-        if found is None:
+        found = [one for one in (self._lasting(state, look), self._early(state, look), self._apart(state, look)) if one]
+        if not found:
             return state, ()
-        severity, turn = found
+        severity, turn = next((one for one in found if one[0].is_alarm), found[0])
+        if not look.picture.is_alone or look.picture.is_moved:
+            severity = Severity.INFO
         message = (
             f"validation loss {turn.now:.4g}, up from {turn.best:.4g} at step {turn.step}, "
             f"while the training loss fell from {turn.best_training:.4g} to {turn.training:.4g}"
@@ -132,6 +141,18 @@ class Overfitting:
         far = turn.training < 0.75 * turn.best_training and turn.gap(state.first) > 1
         bad = far and turn.now > max(1.03 * turn.best, 0.3 * reference)
         return Severity.WARNING if bad else Severity.INFO, turn
+
+    def _apart(self, state: Evaluations, look: Look) -> tuple[Severity, Turn] | None:
+        """A gap that few evaluations show: training has halved since validation was best."""
+        validations, reference = state.validations, max(untrained(look.picture), state.first)
+        place = int(np.argmin(validations))
+        turn = Turn(
+            state.steps[place], validations[place], state.trainings[place], validations[-1], state.trainings[-1]
+        )
+        is_late = state.num >= 3 and len(validations) - place > 2 and turn.now > 1.02 * turn.best > 0
+        is_far = turn.now > max(self.far * turn.training, 0.2 * reference) and turn.training < 0.5 * turn.best_training
+        began_alike = state.first < 1.5 * max(state.first_training, state.start)
+        return (Severity.WARNING, turn) if is_late and is_far and began_alike else None
 
 
 def _best(validations: tuple[float, ...], width: int) -> tuple[int, float]:

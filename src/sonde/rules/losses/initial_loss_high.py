@@ -30,7 +30,9 @@ class InitialLossHigh:
         or, of floating-point targets, their mean square), or more than `drop` times the median of losses 11 to 20. Said
         once, as information. It is a warning where the loss is still worse than `factor` times guessing after
         `least_steps` steps, unless it starts at about the batch's size (or number of tokens) times guessing, as a
-        summed loss does.
+        summed loss does. Where what guessing costs is read from the loss's own graph (`loss/relative`), units and sums
+        do not matter: then it is a warning from `soon` losses on, where the loss began at more than `far` times
+        guessing, or where it leaves all finite numbers before that.
 
     Why it matters:
         A network should begin by guessing. One that begins confidently wrong has output weights or inputs that are too
@@ -65,6 +67,8 @@ class InitialLossHigh:
     factor: float = 2.0
     drop: float = 4.0
     least_steps: int = 150
+    far: float = 4.0
+    soon: int = 50
 
     def init(self) -> InitialLossHighState:
         """Before the first step."""
@@ -78,12 +82,13 @@ class InitialLossHigh:
             state = state._replace(sizes=tuple(sizes))
         if "loss" not in scene or not look.picture.is_alone or state.is_warned:
             return state, ()
-        if picture.num_losses >= self.least_steps and picture.trivial > 0 and self._is_bad(state, look):
+        is_bad = picture.num_losses >= self.least_steps and picture.trivial > 0 and self._is_bad(state, look)
+        if is_bad or self._is_far(look):
             message = (
-                f"loss {picture.loss_smooth:.4g} is still worse than guessing ({picture.trivial:.4g}) "
-                f"after {picture.num_losses} steps"
+                f"the loss began at {picture.loss_start / picture.trivial:.3g} times what guessing costs "
+                f"({picture.trivial:.3g}), and is still worse than that after {picture.num_losses} steps"
             )
-            evidence = Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=picture.trivial)
+            evidence = Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.trivial)
             return state._replace(is_warned=True), (Sighting(Severity.WARNING, message, evidence=(evidence,), since=0),)
         if state.is_told:
             return state, ()
@@ -101,6 +106,14 @@ class InitialLossHigh:
         message = f"first loss {state.first[0]:.4g}, {state.first[0] / expected:.3g} times {what} ({expected:.4g})"
         evidence = Evidence(tag="loss", step=picture.step, value=state.first[0], expected=expected)
         return state._replace(is_told=True), (Sighting(Severity.INFO, message, evidence=(evidence,), since=0),)
+
+    def _is_far(self, look: Look) -> bool:
+        """Whether the loss began far above guessing, by its own targets, and has stayed above it."""
+        picture, shares = look.picture, look.picture.shares.means
+        if not shares or not shares[0] > self.far or not picture.trivial > 0:
+            return False
+        is_soon = picture.num_losses >= self.soon or not math.isfinite(picture.loss)
+        return is_soon and min(shares) > self.factor and picture.loss_best > self.factor * picture.trivial
 
     def _is_bad(self, state: InitialLossHighState, look: Look) -> bool:
         picture = look.picture
