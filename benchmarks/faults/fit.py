@@ -1,9 +1,10 @@
-"""Fits the weights of `sonde.diagnosis.evidence` to runs of tuning seeds, and prints the table anew.
+"""Fits the weights of the rules' claims (`sonde.diagnosis.weights`) to runs of tuning seeds, and writes them anew.
 
 The model is the ranking's own: a cause's score is its prior, plus the weight of each of its rows whose sign was seen,
 less the cost of each whose sign was not; probabilities are the softmax of all causes and "none of these". The penalised
-likelihood is maximised, Σ log P(true cause) − ½λ‖θ − θ₀‖², where θ₀ are the numbers that stand in the table: rows are
-only ever written by hand, and few runs move them little. Runs of one cause count together as much as those of another.
+likelihood is maximised, Σ log P(true cause) − ½λ‖θ − θ₀‖², where θ₀ are the numbers that stand there: claims are only
+ever written by hand, in the rules, and few runs move them little. Runs of one cause count together as much as those of
+another.
 
 FOLDER is of `benchmarks.faults.run`, whose scenarios are left out in turn, or of `benchmarks.faults.space`, whose
 families are: what the figures of those left out say is to be expected of trainings that nothing was tuned on. Families
@@ -16,7 +17,7 @@ import argparse
 import concurrent.futures
 import json
 import multiprocessing
-import re
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,13 @@ from benchmarks.faults.space.labels import Label
 import sonde
 from sonde.core.causes import Cause
 from sonde.core.findings import Finding
-from sonde.diagnosis import evidence
-from sonde.diagnosis.evidence import ROWS, TABLE
-from sonde.diagnosis.signs import onset_of, signs
+from sonde.diagnosis import weights as written
+from sonde.diagnosis.evidence import Table, rows_of
+from sonde.diagnosis.signs import Signs
+from sonde.rules.catalogue import RULES
 
 CAUSES = list(Cause)
+ROWS, TABLE, SIGNS = rows_of(RULES), Table(RULES), Signs(RULES)
 SEEDS: dict[str, Callable[[int], bool]] = {
     "even": lambda seed: seed % 2 == 0,
     "odd": lambda seed: seed % 2 == 1,
@@ -71,7 +74,7 @@ def of_space(folder: Path, jobs: int) -> list[dict[str, Any]]:
         right = [cause for cause in ({fault.cause, *fault.also} if fault else ()) if cause in set(Cause)]
         findings = [Finding.from_json(plain) for plain in found[label.key]]
         if fault is None or (right and any(finding.severity.is_alarm for finding in findings)):
-            some = sorted(signs(findings, onset_of(findings)))
+            some = sorted(SIGNS.seen(findings, SIGNS.first_onset(findings)))
             runs.append({"name": label.family, "seed": label.key, "right": sorted(right), "signs": some})
     return runs
 
@@ -104,7 +107,7 @@ def shown(scenarios: Mapping[str, Scenario], run: Mapping[str, Any]) -> dict[str
     right = [] if run["twin"] else sorted({str(scenario.cause), *map(str, scenario.also)})
     if right and not any(finding.severity.is_alarm for finding in findings):
         return None
-    some = sorted(signs(findings, onset_of(findings)))
+    some = sorted(SIGNS.seen(findings, SIGNS.first_onset(findings)))
     return {"name": run["name"], "seed": run["seed"], "right": right, "signs": some}
 
 
@@ -229,22 +232,30 @@ def suggest(theta: np.ndarray[Any, Any], runs: list[dict[str, Any]], num: int = 
 
 
 def write(theta: np.ndarray[Any, Any]) -> None:
-    """Put the numbers into the source of the table, row by row."""
-    path = Path(evidence.__file__)
-    text = path.read_text()
-    num = len(ROWS)
+    """Make `sonde/diagnosis/weights.py` anew."""
+    path, num = Path(written.__file__), len(ROWS)
+    claims: dict[str, list[str]] = {}
     for place, row in enumerate(ROWS):
-        name = f'Cause.{row.cause.name}, "{row.sign}"'
-        pattern = re.compile(rf"(Cause\.{row.cause.name},\s*\"{row.sign}\",\s*)-?[\d.]+(,\s*)-?[\d.]+")
-        text, times = pattern.subn(rf"\g<1>{theta[place]:.1f}\g<2>{theta[num + place]:.1f}", text)
-        assert times == 1, name
-    priors = ", ".join(
-        f"Cause.{cause.name}: {value:.1f}" for cause, value in zip(CAUSES, theta[2 * num :], strict=True)
-    )
-    text = re.sub(
-        r"PRIORS: dict\[Cause, float\] = \{.*?\}", f"PRIORS: dict[Cause, float] = {{{priors}}}", text, flags=re.S
-    )
-    path.write_text(text)
+        pair = f"({_short(theta[place])}, {_short(theta[num + place])})"
+        claims.setdefault(row.code, []).append(f'"{row.cause}{row.when}": {pair},')
+    head = path.read_text().partition("WEIGHTS")[0]
+    lines = ["WEIGHTS: dict[str, dict[str, tuple[float, float]]] = {"]
+    for code, items in sorted(claims.items()):
+        lines += _filled([f'"{code}": {{{items[0]}', *items[1:], "},"])
+    lines += ["}", "PRIORS: dict[str, float] = {"]
+    lines += _filled([f'"{cause}": {_short(value)},' for cause, value in zip(CAUSES, theta[2 * num :], strict=True)])
+    path.write_text(head + "\n".join([*lines, "}"]) + "\n")
+
+
+def _short(value: float) -> str:
+    return f"{round(value, 1) + 0.0:g}"
+
+
+def _filled(items: list[str]) -> list[str]:
+    """Lines of as many items as fit; an item is never broken."""
+    text = " ".join(item.replace(" ", "\0") for item in items)
+    lines = textwrap.wrap(text, 112, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return [f"    {line}".replace("\0", " ") for line in lines]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 from sonde.rules.catalogue import RULES
-from sonde.rules.rule import HEADINGS
+from sonde.rules.rule import HEADINGS, causes_of
 
 PAGE = Path(__file__).with_name("rules.md")
 
@@ -33,7 +33,7 @@ def text() -> str:
             heading = line.rstrip(":")
             pages.append(f"**{heading}.**" if heading in HEADINGS else line.strip())
         needs = ", ".join(f"`{tag}`" for tag in rule.needs) or "what the first look at a training found"
-        pages += ["", f"Likely causes: {', '.join(rule.causes)}. Needs: {needs}."]
+        pages += ["", f"Likely causes: {', '.join(causes_of(rule))}. Needs: {needs}."]
     return "\n".join([*lines, *pages]) + "\n"
 
 

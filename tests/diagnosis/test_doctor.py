@@ -1,7 +1,7 @@
 """The chain as a whole: one rule's fault is not the others', and a doctor who is resumed goes on as before."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.frames import Columns, Frame
 from sonde.diagnosis.doctor import Doctor
-from sonde.rules.rule import Look
+from sonde.rules.rule import Claims, Look
 
 COLUMNS = Columns("step", ("loss", "grad/norm", "lr"))
 LAYERS = Columns("gradients", ("grad/rms@a.weight", "grad/rms@b.weight"))
@@ -21,7 +21,7 @@ class Broken:
     code: ClassVar[str] = "TST001"
     name: ClassVar[str] = "broken"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = ()
+    points_to: ClassVar[Mapping[Cause, Claims]] = {}
     quiet_steps: ClassVar[int] = 10
 
     def init(self) -> None:
@@ -38,7 +38,7 @@ class Counting:
     code: ClassVar[str] = "TST002"
     name: ClassVar[str] = "counting"
     needs: ClassVar[tuple[str, ...]] = ("grad/rms@", "val/loss")
-    causes: ClassVar[tuple[Cause, ...]] = ()
+    points_to: ClassVar[Mapping[Cause, Claims]] = {}
     quiet_steps: ClassVar[int] = 10
 
     def __init__(self) -> None:

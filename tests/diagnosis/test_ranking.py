@@ -4,8 +4,9 @@ import pytest
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Finding, Severity
-from sonde.diagnosis.evidence import ROWS
+from sonde.diagnosis.evidence import rows_of
 from sonde.diagnosis.ranking import Ranking
+from sonde.diagnosis.weights import PRIORS, WEIGHTS
 from sonde.rules.catalogue import RULES
 
 NAMES = {rule.code: rule.name for rule in RULES}
@@ -34,9 +35,12 @@ def named(*seen: str) -> Cause:
     return ranking.ordered([ranking.explain(finding, findings) for finding in findings])[0].causes[0].cause
 
 
-def test_no_row_is_written_twice_and_all_are_about_rules_that_there_are() -> None:
-    assert len({(row.cause, row.sign) for row in ROWS}) == len(ROWS)
-    assert {code for row in ROWS for code in row.codes} <= set(NAMES)
+def test_the_weights_are_of_what_the_rules_say_and_of_nothing_else() -> None:
+    rows = rows_of(RULES)
+    assert len({(row.cause, row.sign) for row in rows}) == len(rows)
+    claimed = {(row.code, f"{row.cause}{row.when}") for row in rows}
+    assert claimed == {(code, claim) for code, claims in WEIGHTS.items() for claim in claims}
+    assert set(PRIORS) == set(Cause)
 
 
 @pytest.mark.parametrize(

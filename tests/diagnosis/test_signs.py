@@ -1,7 +1,11 @@
 """What counts as a sign of a cause: what was there in time, where, and what came first."""
 
 from sonde.core.findings import Finding, Severity
-from sonde.diagnosis.signs import onset, onset_of, signs
+from sonde.diagnosis.signs import Signs
+from sonde.rules.catalogue import RULES
+
+SIGNS = Signs(RULES)
+signs, onset = SIGNS.seen, SIGNS.onset
 
 
 def found(code: str, step: int, *where: str, alarm: bool = True) -> Finding:
@@ -32,19 +36,20 @@ def test_signs_say_whether_it_is_an_alarm_and_in_how_many_places() -> None:
     one = signs([found("WGT002", 10, "2.weight")], 10)
     several = signs([found("WGT002", 10, "0.weight", "2.weight", alarm=False)], 10)
     nowhere = signs([found("DAT002", 10)], 10)
-    assert {"WGT002", "WGT002!", "WGT002@", "WGT002@1"} == set(one)
-    assert {"WGT002", "WGT002@"} == set(several)
-    assert {"DAT002", "DAT002!"} == set(nowhere)
+    assert {"WGT002", "WGT002!", "WGT002@", "WGT002@1", "WGT002^"} == set(one)
+    assert {"WGT002", "WGT002@", "WGT002^"} == set(several)
+    assert {"DAT002", "DAT002!", "DAT002^"} == set(nowhere)
 
 
-def test_of_some_pairs_it_is_told_which_came_first_and_not_where_they_came_together() -> None:
-    assert "ATT001<ATT002" in signs([found("ATT001", 27), found("ATT002", 130)], 27)
+def test_what_began_before_all_other_alarms_came_first() -> None:
+    assert "ATT001^" in signs([found("ATT001", 27), found("ATT002", 130)], 27)
+    assert "ATT001^" in signs([found("ATT001", 27), found("ATT002", 2, alarm=False)], 27)
+    assert "ATT001^" in signs([found("ATT001", 27), found("GRD008", 2)], 27)  # which is dated back
     together = signs([found("ATT001", 2), found("ATT002", 2)], 2)
-    assert "ATT001<ATT002" not in together
-    assert "ATT002<ATT001" not in together
+    assert not {"ATT001^", "ATT002^"} & set(together)
 
 
 def test_what_is_dated_back_tells_no_onset() -> None:
     drift, spike = found("GRD008", 93), found("LOS002", 151)
     assert onset(drift) > 10**9
-    assert onset_of([drift, spike]) == 151
+    assert SIGNS.first_onset([drift, spike]) == 151

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from sonde.core.causes import Cause
 from sonde.rules.catalogue import RULES
 from sonde.rules.configuring import configured
 from sonde.rules.gradients.gain_drift import GainDrift
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, Look, Sighting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,7 +20,7 @@ class Many:
     code: ClassVar[str] = "XXX001"
     name: ClassVar[str] = "many-kinds"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = ()
+    points_to: ClassVar[Mapping[Cause, Claims]] = {}
     quiet_steps: ClassVar[int] = 1
 
     strict: bool = False

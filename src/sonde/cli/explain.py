@@ -20,6 +20,7 @@ def explain(
       sonde explain LOS002
     """
     from sonde.rules.catalogue import RULES
+    from sonde.rules.rule import causes_of
 
     if code is None:
         for rule in RULES:
@@ -29,7 +30,7 @@ def explain(
     for rule in RULES:
         if wanted.upper() == rule.code or wanted.lower() == rule.name:
             print(f"{rule.code} {rule.name}\n\n{inspect.getdoc(rule)}\n")
-            print(f"Likely causes: {', '.join(rule.causes)}")
+            print(f"Likely causes: {', '.join(causes_of(rule))}")
             print(f"Needs: {', '.join(rule.needs) or 'what the first look at a training found'}")
             return
     raise console.CommandError(f"there is no rule {code!r}; list all with: sonde explain")

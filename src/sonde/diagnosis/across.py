@@ -20,7 +20,7 @@ class Compared:
     """
 
     def __init__(self, rule: Straggler | RankDivergence) -> None:
-        self.code, self.name, self.needs, self.causes = rule.code, rule.name, rule.needs, rule.causes
+        self.code, self.name, self.needs, self.points_to = rule.code, rule.name, rule.needs, rule.points_to
         self.quiet_steps = rule.quiet_steps
         self._rule = rule
         self._seen: Sequence[tuple[int, Sighting]] = ()

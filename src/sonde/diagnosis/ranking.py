@@ -8,12 +8,12 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Finding, Severity, Suspect
 from sonde.core.remedies import Remedy
 from sonde.diagnosis.circumstances import Circumstances
-from sonde.diagnosis.evidence import TABLE, Row
+from sonde.diagnosis.evidence import Row, Table
 from sonde.diagnosis.preconditions import impossible
 from sonde.diagnosis.remedies import remedies_for
-from sonde.diagnosis.signs import onset, onset_of, signs
+from sonde.diagnosis.signs import Signs
 from sonde.rules.picture import Picture
-from sonde.rules.rule import Rule
+from sonde.rules.rule import Rule, causes_of
 
 _MOST_SUSPECTS = 4
 _UNKNOWN = 0.0  # log-odds of "none of these"
@@ -47,7 +47,8 @@ class Ranking:
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        self._rules = {rule.code: rule for rule in rules}
+        self._causes = {rule.code: frozenset(causes_of(rule)) for rule in rules}
+        self._table, self._signs = Table(rules), Signs(rules)
         self._picture, self._circumstances = Picture(), Circumstances()
         self._blind: frozenset[str] = frozenset()
 
@@ -65,16 +66,16 @@ class Ranking:
         Suspects are the causes that its rule names, and any other that the rest of the evidence makes likely: a loss
         that is no longer finite is then laid at the door of the mistake that was found in the loop.
         """
-        rule = self._rules[finding.code]
-        seen = {**signs(findings, onset(finding)), finding.code: finding}
+        named = self._causes[finding.code]
+        seen = {**self._signs.seen(findings, self._signs.onset(finding)), finding.code: finding}
         scores = self.scores(seen)
         shares = _shares({cause: score for cause, (score, _) in scores.items()})
         # What slows a machine down explains no loss, and the other way round.
-        is_apart = all(cause in OF_MACHINES for cause in rule.causes)
+        is_apart = named <= OF_MACHINES
         candidates = {
             cause: score
             for cause, score in scores.items()
-            if cause in rule.causes or (shares[cause] >= _LIKELY and not is_apart and cause not in OF_MACHINES)
+            if cause in named or (shares[cause] >= _LIKELY and not is_apart and cause not in OF_MACHINES)
         }
         own = _shares({cause: score for cause, (score, _) in candidates.items()})
         # A cause for which nothing was seen stands behind every one for which something was.
@@ -101,19 +102,19 @@ class Ranking:
         return {cause: self._score(cause, seen) for cause in Cause if cause not in excluded}
 
     def _score(self, cause: Cause, seen: Mapping[str, Finding]) -> tuple[float, str]:
-        score, best, because = TABLE.prior(cause), 0.0, ""
-        for row in TABLE.rows(cause):
+        score, best, because = self._table.prior(cause), 0.0, ""
+        for row in self._table.rows(cause):
             if row.sign in seen:
                 score += row.weight
                 if row.weight > best:
                     best, because = row.weight, _reason(row, seen[row.sign])
             elif row.cost:
-                score -= row.cost * (_BLIND if any(code in self._blind for code in row.codes) else 1.0)
+                score -= row.cost * (_BLIND if row.code in self._blind else 1.0)
         return score, because or _NOTHING
 
     def ordered(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         """Alarms first, and of these the one whose cause best explains how the trouble began: symptoms come behind."""
-        seen = signs(findings, onset_of(findings))
+        seen = self._signs.seen(findings, self._signs.first_onset(findings))
         shares = _shares({cause: score for cause, (score, _) in self.scores(seen).items()})
 
         def key(finding: Finding) -> tuple[bool, float, int, int, str]:

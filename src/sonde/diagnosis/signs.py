@@ -4,77 +4,56 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from sonde.core.findings import Finding
+from sonde.rules.losses.non_finite_loss import NonFiniteLoss
+from sonde.rules.rule import Onset, Rule, When, onset_of
 
-SUDDEN = frozenset({"DAT002", "GRD002", "LOS002", "OPT002", "SCH001", "SYS001", "UPD004", "WGT002"})
-"""Conditions that begin at a step of their own. Others are there long before they are measured or confirmed."""
-
-BACKDATED = frozenset(
-    {
-        *("ACT006", "DAT006", "DAT007", "GEN001", "GEN002", "GEN003", "GEN006", "GEN007", "GRD003", "GRD008", "GRD012"),
-        *("LOS004", "LOS005", "LOS007", "LOS008", "LOS009", "LOS011", "SCH003", "UPD002", "WGT004", "WGT006", "WGT007"),
-        *("SCH008", "SCH009"),
-    }
-)
-"""Conditions that are dated back to when they may have begun, often to the first step: they tell no onset."""
-
-COLLAPSE = frozenset({"ACT004", "DAT001", "GRD005", "LOS001", "NUM002", "OPT003", "WGT001"})
-"""What is still worth knowing of a training whose loss is no longer finite."""
-
-PAIRS = (
-    ("UPD001", "GRD001"),
-    ("UPD001", "LOS003"),
-    ("GRD001", "LOS003"),
-    ("ACT001", "LOS003"),
-    ("ACT001", "UPD001"),
-    ("ATT001", "ATT002"),
-    ("UPD001", "ATT001"),
-    ("GEN003", "DAT004"),
-)
-"""Conditions of which it matters which came first."""
-
-_LATE_STEPS = 5
-
-_LATE_LOOKS = {"UPD004": 15, "WGT002": 20}
-"""More of them where a tensor is only looked at every ten steps or so: it is dated by the look."""
+_LATE_STEPS = {Onset.SUDDEN: 5, Onset.AT_A_LOOK: 20}
+"""So much later than the trouble, a condition is no cause of it."""
 
 
-def signs(findings: Iterable[Finding], onset: int) -> Mapping[str, Finding]:
-    """What may explain trouble that began at `onset`, by code; of several findings of a code the first.
+class Signs:
+    """What findings are signs of, by the rules that found them."""
 
-    A sudden condition that began more than five steps after the onset (or by the next look at it, where looks are rare)
-    is left out: it may be a consequence, and cannot be the cause. So is nearly everything that began after the loss was
-    no longer finite. An alarm also stands under its code with a "!", one that names places under its code with an "@"
-    (with "@1" where it is a single one), and of some pairs the one that came first under both codes with a "<" between
-    them.
-    """
-    by_code: dict[str, Finding] = {}
-    for finding in findings:
-        if finding.code not in by_code or finding.first_step < by_code[finding.code].first_step:
-            by_code[finding.code] = finding
-    collapse = by_code["LOS001"].first_step if "LOS001" in by_code else None
-    seen = {
-        code: finding
-        for code, finding in by_code.items()
-        if not (code in SUDDEN and finding.first_step > onset + _LATE_LOOKS.get(code, _LATE_STEPS))
-        and not (collapse is not None and finding.first_step > collapse and code not in COLLAPSE)
-    }
-    alarms = {f"{code}!": finding for code, finding in seen.items() if finding.severity.is_alarm}
-    places = {f"{code}@": finding for code, finding in seen.items() if finding.where}
-    places |= {f"{code}@1": finding for code, finding in seen.items() if len(finding.where) == 1}
-    orders = {
-        f"{one}<{two}": seen[one]
-        for pair in PAIRS
-        for one, two in (pair, pair[::-1])
-        if one in seen and two in seen and seen[one].first_step < seen[two].first_step
-    }
-    return seen | alarms | places | orders
+    def __init__(self, rules: Iterable[type[Rule] | Rule]) -> None:
+        self._onsets = {rule.code: onset_of(rule) for rule in rules}
 
+    def seen(self, findings: Iterable[Finding], onset: int) -> Mapping[str, Finding]:
+        """What may explain trouble that began at `onset`, by sign; of several findings of a rule the first.
 
-def onset(finding: Finding) -> int:
-    """The step at which what was found began, as far as that is known; else later than everything."""
-    return sys.maxsize if finding.code in BACKDATED else finding.first_step
+        A sudden condition that began more than five steps after the onset (or by the next look at it, where looks are
+        rare) is left out: it may be a consequence, and cannot be the cause. So is nearly everything that began after
+        the loss was no longer finite. A finding stands under its rule's code, and under that with each `When` it meets.
+        """
+        by_code: dict[str, Finding] = {}
+        for finding in findings:
+            if finding.code not in by_code or finding.first_step < by_code[finding.code].first_step:
+                by_code[finding.code] = finding
+        lost = by_code[NonFiniteLoss.code].first_step if NonFiniteLoss.code in by_code else sys.maxsize
+        seen = {code: finding for code, finding in by_code.items() if self._is_in_time(finding, onset, lost)}
+        began = {code: self.onset(finding) for code, finding in seen.items() if finding.severity.is_alarm}
+        signs = dict(seen)
+        for code, finding in seen.items():
+            met = [When.ALARM] if finding.severity.is_alarm else []
+            met += [When.PLACED] if finding.where else []
+            met += [When.ONE_PLACE] if len(finding.where) == 1 else []
+            if finding.first_step < min((step for other, step in began.items() if other != code), default=sys.maxsize):
+                met.append(When.FIRST)
+            signs |= {f"{code}{when}": finding for when in met}
+        return signs
 
+    def onset(self, finding: Finding) -> int:
+        """The step at which what was found began, as far as that is known; else later than everything."""
+        return sys.maxsize if self._kind(finding) is Onset.BACKDATED else finding.first_step
 
-def onset_of(findings: Sequence[Finding]) -> int:
-    """The step at which trouble began: of the first alarm that knows it."""
-    return min((onset(finding) for finding in findings if finding.severity.is_alarm), default=sys.maxsize)
+    def first_onset(self, findings: Sequence[Finding]) -> int:
+        """The step at which trouble began: of the first alarm that knows it."""
+        return min((self.onset(finding) for finding in findings if finding.severity.is_alarm), default=sys.maxsize)
+
+    def _kind(self, finding: Finding) -> Onset:
+        return self._onsets.get(finding.code, Onset.GRADUAL)
+
+    def _is_in_time(self, finding: Finding, onset: int, lost: int) -> bool:
+        kind = self._kind(finding)
+        if finding.first_step > lost and kind is not Onset.OF_COLLAPSE:
+            return False
+        return kind not in _LATE_STEPS or finding.first_step <= onset + _LATE_STEPS[kind]

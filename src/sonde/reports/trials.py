@@ -87,7 +87,7 @@ class _Panel:
     """A rule that looks with many settings at once, and notes which of them would alarm."""
 
     def __init__(self, kind: type[Rule], candidates: Iterable[tuple[Trial, float]]) -> None:
-        self.code, self.name, self.needs, self.causes = kind.code, kind.name, kind.needs, kind.causes
+        self.code, self.name, self.needs, self.points_to = kind.code, kind.name, kind.needs, kind.points_to
         self.quiet_steps = kind.quiet_steps
         self.silent: dict[_Key, Rule] = {None: kind()}  # the default settings, to see that they alarm here as well
         for trial, ratio in candidates:

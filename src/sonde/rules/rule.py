@@ -1,7 +1,8 @@
 """What a rule is: it looks at one scene after the other and says when it sees its condition."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol, final
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
@@ -38,6 +39,64 @@ class Look(NamedTuple):
     """The whole: the loss and its history, the schedule, gradients and updates as a whole."""
 
 
+class Onset(enum.Enum):
+    """What the first step of a rule's findings says of when the trouble began."""
+
+    GRADUAL = enum.auto()
+    """The condition was there before it was measured or confirmed."""
+    SUDDEN = enum.auto()
+    """It began at that very step: what comes later than the trouble is none of its causes."""
+    AT_A_LOOK = enum.auto()
+    """Likewise, but the tensor is only looked at every ten steps or so, and the finding dated by the look."""
+    BACKDATED = enum.auto()
+    """It is dated back to when it may have begun, often to the first step: it tells no onset."""
+    OF_COLLAPSE = enum.auto()
+    """It is worth knowing even of a training whose loss is no longer finite."""
+
+
+class When(enum.StrEnum):
+    """When a claim counts; the value stands behind the rule's code where signs are written (`LOS004!`)."""
+
+    SEEN = ""
+    """The rule has found something, of any severity."""
+    ALARM = "!"
+    """It is an alarm."""
+    PLACED = "@"
+    """It names places: an input, layers."""
+    ONE_PLACE = "@1"
+    """It names one place only."""
+    FIRST = "^"
+    """It began before every other alarm that tells its onset."""
+
+
+@final
+class For(NamedTuple):
+    """What a rule sees speaks for a cause.
+
+    Attributes:
+        why: In a few words, what it shows then; said behind the finding's message.
+        when: What must have been seen.
+        weight: Log-odds that it adds. The built-in rules' are fitted to trainings with known faults
+            (`sonde.diagnosis.weights`) and take the place of this.
+    """
+
+    why: str = ""
+    when: When = When.SEEN
+    weight: float = 1.0
+
+
+@final
+class Against(NamedTuple):
+    """What a rule sees speaks against a cause; the same, with log-odds that it takes away."""
+
+    why: str = ""
+    when: When = When.SEEN
+    weight: float = -1.0
+
+
+Claims = For | Against | tuple[For | Against, ...]
+
+
 class Rule(Protocol):
     """A condition. Settings are fields of a frozen, keyword-only dataclass; the state is a named tuple.
 
@@ -49,14 +108,16 @@ class Rule(Protocol):
         needs: The tags (`loss`) and paths of layers (`grad/rms@`) without which it abstains. As long as none of them
             has come, a rule that gives its very state back is asked again at the next facts only; one that needs the
             loss or the rate is always asked.
-        causes: What may bring the condition about, from the closed vocabulary; the likeliest first.
+        points_to: Which causes the condition speaks for or against, from the closed vocabulary, and why.
         quiet_steps: After so many steps without a sighting the finding is closed.
+
+    A rule may also have an `onset` (`Onset.GRADUAL` otherwise).
     """
 
     code: ClassVar[str]
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]]
-    causes: ClassVar[tuple[Cause, ...]]
+    points_to: ClassVar[Mapping[Cause, Claims]]
     quiet_steps: ClassVar[int]
 
     def init(self) -> Any:
@@ -64,6 +125,25 @@ class Rule(Protocol):
 
     def step(self, state: Any, look: Look) -> tuple[Any, Sequence[Sighting]]:
         """Look at one more step. State in, state out; nothing else is remembered."""
+
+
+def onset_of(rule: type[Rule] | Rule) -> Onset:
+    """What the first step of its findings says."""
+    return getattr(rule, "onset", Onset.GRADUAL)
+
+
+def claims_of(rule: type[Rule] | Rule) -> tuple[tuple[Cause, For | Against], ...]:
+    """All that a rule says of causes, one after the other."""
+    return tuple(
+        (cause, claim)
+        for cause, claims in rule.points_to.items()
+        for claim in ((claims,) if isinstance(claims, For | Against) else claims)
+    )
+
+
+def causes_of(rule: type[Rule] | Rule) -> tuple[Cause, ...]:
+    """The causes that a rule's condition speaks for."""
+    return tuple(dict.fromkeys(cause for cause, claim in claims_of(rule) if isinstance(claim, For)))
 
 
 HEADINGS = ("What it detects", "Why it matters", "Evidence", "What to do", "When it is wrong", "References")

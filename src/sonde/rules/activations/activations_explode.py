@@ -1,7 +1,7 @@
 """ACT003 activations-explode."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting, When
 from sonde.rules.tracking import Tracked, track
 from sonde.signals.growth import Growth
 
@@ -53,13 +53,9 @@ class ActivationsExplode:
     code: ClassVar[str] = "ACT003"
     name: ClassVar[str] = "activations-explode"
     needs: ClassVar[tuple[str, ...]] = ("act/absmax@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.ACTIVATION_EXPLOSION,
-        Cause.LR_TOO_HIGH,
-        Cause.BAD_INITIALISATION,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.PRECISION_OVERFLOW,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.ACTIVATION_EXPLOSION: (For("activations grow look after look"), For(when=When.ALARM)),
+    }
     quiet_steps: ClassVar[int] = 400
 
     growth: float = 10.0

@@ -1,6 +1,6 @@
 """ACT001 dead-units."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import matrices
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 from sonde.rules.scene import Layers
 
 _NEARLY_ALL = 0.9
@@ -60,13 +60,18 @@ class DeadUnits:
     code: ClassVar[str] = "ACT001"
     name: ClassVar[str] = "dead-units"
     needs: ClassVar[tuple[str, ...]] = ("act/dead@", "grad/zeros@")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.DEAD_UNITS,
-        Cause.LR_SPIKE,
-        Cause.LR_TOO_HIGH,
-        Cause.BAD_INITIALISATION,
-        Cause.BAD_BATCH,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.DEAD_UNITS: (
+            For("units are silent and their gradient exactly zero"),
+            For(when=When.ALARM),
+            For(when=When.FIRST),
+        ),
+        Cause.LR_TOO_HIGH: For(),
+        Cause.LR_SPIKE: For(),
+        Cause.BATCH_TOO_SMALL: For(),
+        Cause.PLATEAU: Against("units are dead"),
+        Cause.NO_LEARNABLE_SIGNAL: Against(),
+    }
     quiet_steps: ClassVar[int] = 300
 
     share: float = 0.5

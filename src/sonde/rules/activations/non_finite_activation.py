@@ -1,12 +1,12 @@
 """ACT004 non-finite-activation."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Onset, Sighting
 
 
 class NonFiniteActivationState(NamedTuple):
@@ -42,14 +42,12 @@ class NonFiniteActivation:
 
     code: ClassVar[str] = "ACT004"
     name: ClassVar[str] = "non-finite-activation"
+    onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("act/nonfinite@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.PRECISION_OVERFLOW,
-        Cause.ACTIVATION_EXPLOSION,
-        Cause.NONFINITE_INPUT,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.LR_TOO_HIGH,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.PRECISION_OVERFLOW: For(),
+        Cause.ACTIVATION_EXPLOSION: For(),
+    }
     quiet_steps: ClassVar[int] = 200
 
     def init(self) -> NonFiniteActivationState:

@@ -1,13 +1,13 @@
 """ACT002 saturated-units."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 from sonde.signals.phases import Phase
 
 
@@ -53,13 +53,12 @@ class SaturatedUnits:
     code: ClassVar[str] = "ACT002"
     name: ClassVar[str] = "saturated-units"
     needs: ClassVar[tuple[str, ...]] = ("act/saturated@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.SATURATED_UNITS,
-        Cause.BAD_INITIALISATION,
-        Cause.UNNORMALISED_INPUTS,
-        Cause.LR_TOO_HIGH,
-        Cause.VANISHING_GRADIENTS,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.SATURATED_UNITS: (For("most values lie where the activation is flat"), For(when=When.ALARM)),
+        Cause.VANISHING_GRADIENTS: For(),
+        Cause.BAD_INITIALISATION: For(),
+        Cause.MISSING_LR_DECAY: Against("flat units explain the floor", when=When.ALARM),
+    }
     quiet_steps: ClassVar[int] = 300
 
     share: float = 0.5

@@ -1,7 +1,7 @@
 """ACT006 signal-thinned."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
 from sonde.rules.scene import Scenes
 
 
@@ -44,8 +44,13 @@ class SignalThinned:
 
     code: ClassVar[str] = "ACT006"
     name: ClassVar[str] = "signal-thinned"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("act/zeros@", "loss", "val/loss")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.UNDERFITTING,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.UNDERFITTING: For("most of what layers give is dropped"),
+        Cause.LABEL_NOISE: Against("what is dropped holds training back"),
+        Cause.DEAD_UNITS: Against("units are dropped, not dead"),
+    }
     quiet_steps: ClassVar[int] = 10_000
 
     zeros: float = 0.8

@@ -1,7 +1,7 @@
 """ACT005 variance-with-depth."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -12,7 +12,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.core.parameter_kinds import Kind
 from sonde.rules.depth import kind_of, slope
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 from sonde.rules.scene import Layers
 
 _FIRST = 20
@@ -68,13 +68,18 @@ class VarianceWithDepth:
     code: ClassVar[str] = "ACT005"
     name: ClassVar[str] = "variance-with-depth"
     needs: ClassVar[tuple[str, ...]] = ("act/rms@", "grad/rms@")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.BAD_INITIALISATION,
-        Cause.ACTIVATION_EXPLOSION,
-        Cause.VANISHING_GRADIENTS,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.UNNORMALISED_INPUTS,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.BAD_INITIALISATION: (
+            For("activations grow or fade with depth from the first looks on"),
+            For("and training suffers from it", when=When.ALARM),
+        ),
+        Cause.ACTIVATION_EXPLOSION: (For(), For("activations grow with depth, and training suffers", when=When.ALARM)),
+        Cause.DEAD_UNITS: Against("the start made them silent"),
+        Cause.VANISHING_GRADIENTS: Against(),
+        Cause.LR_TOO_HIGH: Against("activations were out of scale from the start"),
+        Cause.NO_LEARNABLE_SIGNAL: Against("signals fade or grow with depth"),
+        Cause.PLATEAU: Against(),
+    }
     quiet_steps: ClassVar[int] = 1_000
 
     spread: float = 30.0

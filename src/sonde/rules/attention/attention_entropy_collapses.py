@@ -1,13 +1,13 @@
 """ATT002 attention-entropy-collapses."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 
 
 class AttentionEntropyCollapsesState(NamedTuple):
@@ -45,12 +45,10 @@ class AttentionEntropyCollapses:
     code: ClassVar[str] = "ATT002"
     name: ClassVar[str] = "attention-entropy-collapses"
     needs: ClassVar[tuple[str, ...]] = ("attn/entropy_relative@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.ATTENTION_ENTROPY_COLLAPSE,
-        Cause.ATTENTION_LOGIT_GROWTH,
-        Cause.LR_TOO_HIGH,
-        Cause.BAD_INITIALISATION,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.ATTENTION_ENTROPY_COLLAPSE: (For("heads look at one position"), For(when=When.ALARM)),
+        Cause.ATTENTION_LOGIT_GROWTH: Against(),
+    }
     quiet_steps: ClassVar[int] = 400
 
     low: float = 0.1

@@ -1,6 +1,6 @@
 """ATT001 attention-logits-grow."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -8,7 +8,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 
 
 class AttentionLogitsGrowState(NamedTuple):
@@ -50,12 +50,14 @@ class AttentionLogitsGrow:
     code: ClassVar[str] = "ATT001"
     name: ClassVar[str] = "attention-logits-grow"
     needs: ClassVar[tuple[str, ...]] = ("attn/logit_max@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.ATTENTION_LOGIT_GROWTH,
-        Cause.ATTENTION_ENTROPY_COLLAPSE,
-        Cause.LR_TOO_HIGH,
-        Cause.BAD_INITIALISATION,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.ATTENTION_LOGIT_GROWTH: (
+            For("attention logits grow without bound"),
+            For(when=When.ALARM),
+            For("logits had grown before attention collapsed", when=When.FIRST),
+        ),
+        Cause.ATTENTION_ENTROPY_COLLAPSE: (For(), Against("logits had grown before it", when=When.FIRST)),
+    }
     quiet_steps: ClassVar[int] = 400
 
     limit: float = 50.0

@@ -1,7 +1,7 @@
 """ATT004 embedding-norm-grows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.core.parameter_kinds import Kind
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.signals.medians import middle
 
 
@@ -51,7 +51,9 @@ class EmbeddingNormGrows:
     code: ClassVar[str] = "ATT004"
     name: ClassVar[str] = "embedding-norm-grows"
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.EMBEDDING_NORM_GROWTH, Cause.LR_TOO_HIGH)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.EMBEDDING_NORM_GROWTH: For("an embedding grew many times over"),
+    }
     quiet_steps: ClassVar[int] = 400
 
     growth: float = 5.0

@@ -1,7 +1,7 @@
 """ATT003 output-logits-drift."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeVar
 
@@ -11,7 +11,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.core.records import Float64, Int64
 from sonde.rules.progress import is_lost
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting, When
 
 _T = TypeVar("_T")
 
@@ -59,7 +59,9 @@ class OutputLogitsDrift:
     code: ClassVar[str] = "ATT003"
     name: ClassVar[str] = "output-logits-drift"
     needs: ClassVar[tuple[str, ...]] = ("logits/log_z",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.OUTPUT_LOGIT_DRIFT, Cause.LR_TOO_HIGH, Cause.EMBEDDING_NORM_GROWTH)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.OUTPUT_LOGIT_DRIFT: (For("log Z wanders away"), For(when=When.ALARM)),
+    }
     quiet_steps: ClassVar[int] = 400
 
     far: float = 10.0

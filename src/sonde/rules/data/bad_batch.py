@@ -1,7 +1,7 @@
 """DAT002 bad-batch."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 from sonde.rules.scene import Layers
 from sonde.rules.tracking import Tracked, track
 from sonde.signals.robust_z import RobustZ
@@ -63,8 +63,23 @@ class BadBatch:
 
     code: ClassVar[str] = "DAT002"
     name: ClassVar[str] = "bad-batch"
+    onset: ClassVar[Onset] = Onset.SUDDEN
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.BAD_BATCH, Cause.LONG_SEQUENCE)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.BAD_BATCH: (
+            For("one batch, right after an ordinary step"),
+            For("its inputs are unlike all others", when=When.PLACED),
+        ),
+        Cause.LR_SPIKE: For(),
+        Cause.DEAD_UNITS: Against("a batch unlike all others killed them", when=When.PLACED),
+        Cause.EXPLODING_GRADIENTS: Against("the steps before were ordinary"),
+        Cause.LR_TOO_HIGH: (
+            Against("the steps before were ordinary"),
+            Against("a batch unlike all others came first", when=When.PLACED),
+        ),
+        Cause.WARMUP_TOO_SHORT: Against("a batch unlike all others came first", when=When.PLACED),
+        Cause.WEIGHT_NORM_JUMP: Against("the batch was unlike all others: that moved the weights", when=When.PLACED),
+    }
     quiet_steps: ClassVar[int] = 20
 
     score: float = 6.0

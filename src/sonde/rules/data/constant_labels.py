@@ -1,14 +1,14 @@
 """DAT005 constant-labels."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 from sonde.rules.standing import Standing, stand
 
 
@@ -59,7 +59,11 @@ class ConstantLabels:
     code: ClassVar[str] = "DAT005"
     name: ClassVar[str] = "constant-labels"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.NO_LEARNABLE_SIGNAL,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.NO_LEARNABLE_SIGNAL: (For("all targets are alike", when=When.ALARM), For("all targets are alike")),
+        Cause.DATA_NOT_SHUFFLED: For("the first batches are all alike", when=When.ALARM),
+        Cause.TRAIN_EVAL_MISMATCH: Against("constant targets in training explain it"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     gone: float = 0.95

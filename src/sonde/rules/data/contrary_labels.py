@@ -1,7 +1,7 @@
 """DAT007 contrary-labels."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -11,7 +11,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
 
 
 class ContraryLabelsState(NamedTuple):
@@ -57,8 +57,13 @@ class ContraryLabels:
 
     code: ClassVar[str] = "DAT007"
     name: ClassVar[str] = "contrary-labels"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.LABEL_NOISE, Cause.UNDERFITTING, Cause.TRAIN_EVAL_MISMATCH)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LABEL_NOISE: For("what is learned shows in validation, not in training"),
+        Cause.UNDERFITTING: Against("the rule was learned, and training labels contradict it"),
+        Cause.INSUFFICIENT_CAPACITY: Against("the same model does better on other examples"),
+    }
     quiet_steps: ClassVar[int] = 10_000
 
     least: int = 5

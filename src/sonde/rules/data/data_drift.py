@@ -3,13 +3,13 @@
 import bisect
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.signals.medians import middle
 
 _MOST_BLOCKS = 32
@@ -80,7 +80,10 @@ class DataDrift:
     code: ClassVar[str] = "DAT004"
     name: ClassVar[str] = "data-drift"
     needs: ClassVar[tuple[str, ...]] = ("batch/mean@", "batch/std@")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.DATA_DRIFT,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.DATA_DRIFT: For("input statistics moved and stayed"),
+        Cause.DATA_NOT_SHUFFLED: For("the inputs move with the targets"),
+    }
     quiet_steps: ClassVar[int] = 250
 
     score: float = 8.0

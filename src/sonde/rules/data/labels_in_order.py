@@ -1,7 +1,7 @@
 """DAT008 labels-in-order."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 
 _MOST = 128
 
@@ -58,7 +58,13 @@ class LabelsInOrder:
     code: ClassVar[str] = "DAT008"
     name: ClassVar[str] = "labels-in-order"
     needs: ClassVar[tuple[str, ...]] = ("label/num_distinct", "label/std")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.DATA_NOT_SHUFFLED, Cause.DATA_DRIFT)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.DATA_NOT_SHUFFLED: For("targets come in order"),
+        Cause.DATA_DRIFT: Against("the order of the data explains it"),
+        Cause.LR_TOO_HIGH: Against("the order of the data explains it"),
+        Cause.EXPLODING_GRADIENTS: Against(),
+        Cause.NO_LEARNABLE_SIGNAL: Against("they are not constant, they come in order"),
+    }
     quiet_steps: ClassVar[int] = 300
 
     batches: int = 24

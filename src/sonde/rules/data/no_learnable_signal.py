@@ -1,7 +1,7 @@
 """DAT006 no-learnable-signal."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -12,7 +12,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.rules.course import Course, line_through
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
 from sonde.rules.standing import Standing, stand
 from sonde.signals.phases import Phase
 
@@ -72,8 +72,16 @@ class NoLearnableSignal:
 
     code: ClassVar[str] = "DAT006"
     name: ClassVar[str] = "no-learnable-signal"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.NO_LEARNABLE_SIGNAL, Cause.LABEL_NOISE)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.NO_LEARNABLE_SIGNAL: For("at the trivial predictor with healthy gradients"),
+        Cause.LONG_SEQUENCE: For("nothing of what was long ago arrives"),
+        Cause.UNDERFITTING: Against("not even the trivial predictor is beaten"),
+        Cause.GAIN_DRIFT: Against("nothing was learned before it either"),
+        Cause.LR_TOO_LOW: Against("weights and gradients move"),
+        Cause.TRAIN_EVAL_MISMATCH: Against("training does no better than guessing by its own targets"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     band: float = 0.03

@@ -1,12 +1,12 @@
 """DAT001 nonfinite-input."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -37,8 +37,13 @@ class NonfiniteInput:
 
     code: ClassVar[str] = "DAT001"
     name: ClassVar[str] = "nonfinite-input"
+    onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("batch/nonfinite@",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.NONFINITE_INPUT,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.NONFINITE_INPUT: For("the batch itself holds them"),
+        Cause.LR_TOO_HIGH: Against("the input was not finite to begin with"),
+        Cause.PRECISION_OVERFLOW: Against("the input was not finite to begin with"),
+    }
     quiet_steps: ClassVar[int] = 200
 
     def init(self) -> Standing:

@@ -1,14 +1,14 @@
 """DAT003 unnormalised-inputs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 from sonde.rules.standing import Standing, stand
 
 
@@ -46,7 +46,15 @@ class UnnormalisedInputs:
     code: ClassVar[str] = "DAT003"
     name: ClassVar[str] = "unnormalised-inputs"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.UNNORMALISED_INPUTS,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.UNNORMALISED_INPUTS: (For("what the first layer gets is out of scale"), For(when=When.ALARM)),
+        Cause.DEAD_UNITS: Against("the inputs' scale may have killed them"),
+        Cause.BAD_INITIALISATION: Against("the inputs' scale explains it"),
+        Cause.WARMUP_TOO_SHORT: Against("the inputs' scale explains too large steps"),
+        Cause.ACTIVATION_EXPLOSION: Against("the inputs' scale explains it"),
+        Cause.EXPLODING_GRADIENTS: Against("the inputs' scale explains them"),
+        Cause.LR_TOO_HIGH: Against("the inputs' scale explains too large steps"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     most_std: float = 20.0

@@ -1,6 +1,6 @@
 """GEN004 epoch-assessment."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.assessment import Assessment, assess
 from sonde.rules.generalisation.epochs import Epochs
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 
 _CAUSES = {
     "overfitting": "validation rises while training falls",
@@ -52,13 +52,13 @@ class EpochAssessment:
     code: ClassVar[str] = "GEN004"
     name: ClassVar[str] = "epoch-assessment"
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.OVERFITTING,
-        Cause.UNDERFITTING,
-        Cause.PLATEAU,
-        Cause.LR_TOO_LOW,
-        Cause.LR_TOO_HIGH,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.OVERFITTING: For(),
+        Cause.UNDERFITTING: For(),
+        Cause.PLATEAU: For(),
+        Cause.LR_TOO_LOW: For(),
+        Cause.LR_TOO_HIGH: For(),
+    }
     quiet_steps: ClassVar[int] = 10_000
 
     least: int = 2

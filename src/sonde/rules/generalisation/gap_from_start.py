@@ -1,6 +1,6 @@
 """GEN003 gap-from-start."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 
 _RECENT = 10
 
@@ -56,15 +56,17 @@ class GapFromStart:
 
     code: ClassVar[str] = "GEN003"
     name: ClassVar[str] = "gap-from-start"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.TRAIN_EVAL_MISMATCH,
-        Cause.TRAIN_MODE_IN_EVALUATION,
-        Cause.BATCHNORM_SMALL_BATCH,
-        Cause.WRONG_LOSS_REDUCTION,
-        Cause.OVERFITTING,
-        Cause.DATA_DRIFT,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.WRONG_LOSS_REDUCTION: For("the two losses differ by a steady factor", when=When.ALARM),
+        Cause.TRAIN_EVAL_MISMATCH: (For("validation disagrees from the first evaluation on"), For(when=When.ALARM)),
+        Cause.BATCHNORM_SMALL_BATCH: For("running statistics disagree with batches"),
+        Cause.TRAIN_MODE_IN_EVALUATION: For("validation is noisy or bad from the start"),
+        Cause.MISSING_LR_DECAY: For("validation jumps about with the weights"),
+        Cause.OVERFITTING: Against("the gap was there from the start"),
+        Cause.DATA_DRIFT: Against("validation disagreed before the data changed", when=When.FIRST),
+    }
     quiet_steps: ClassVar[int] = 10_000
 
     least: int = 3

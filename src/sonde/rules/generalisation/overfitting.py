@@ -1,7 +1,7 @@
 """GEN001 overfitting."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.generalisation.turns import Turn, clear_turn
 from sonde.rules.levels import untrained
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 
 _ENOUGH = 7
 
@@ -64,15 +64,18 @@ class Overfitting:
 
     code: ClassVar[str] = "GEN001"
     name: ClassVar[str] = "overfitting"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.OVERFITTING,
-        Cause.MISSING_REGULARISATION,
-        Cause.LABEL_NOISE,
-        Cause.TRAIN_EVAL_MISMATCH,
-        Cause.EVAL_MODE_IN_TRAINING,
-        Cause.DATA_DRIFT,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.OVERFITTING: (For("validation rises while training falls"), For(when=When.ALARM)),
+        Cause.MISSING_REGULARISATION: (For("validation rises while training falls"), For(when=When.ALARM)),
+        Cause.LABEL_NOISE: For("wrong labels are learned by heart late"),
+        Cause.INSUFFICIENT_CAPACITY: Against("validation turned: there is capacity"),
+        Cause.PLATEAU: Against("validation does not stand still, it rises"),
+        Cause.WARMUP_TOO_SHORT: Against("training went well after its first steps", when=When.ALARM),
+        Cause.UNDERFITTING: Against("validation turned: it fits too well"),
+        Cause.LR_TOO_HIGH: Against("training went well at this rate: its loss fell", when=When.ALARM),
+    }
     quiet_steps: ClassVar[int] = 10_000
 
     patience: int = 3

@@ -1,7 +1,7 @@
 """GEN006 training-held-back."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,16 +45,17 @@ class TrainingHeldBack:
 
     code: ClassVar[str] = "GEN006"
     name: ClassVar[str] = "training-held-back"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.UNDERFITTING,
-        Cause.LABEL_NOISE,
-        Cause.INSUFFICIENT_CAPACITY,
-        Cause.WEIGHT_DECAY_TOO_STRONG,
-        Cause.DEAD_UNITS,
-        Cause.SATURATED_UNITS,
-        Cause.DOUBLE_SOFTMAX,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.UNDERFITTING: For("what is there in training only holds it back"),
+        Cause.LABEL_NOISE: For("training stays above validation"),
+        Cause.OVERFITTING: Against("training itself has not come far"),
+        Cause.PLATEAU: Against("it never came down far"),
+        Cause.SATURATED_UNITS: Against("flat units would hold evaluation back as much as training"),
+        Cause.INSUFFICIENT_CAPACITY: Against("the same model does better in evaluation"),
+        Cause.DEAD_UNITS: Against("silent units would hold evaluation back as much as training"),
+    }
     quiet_steps: ClassVar[int] = 10_000
 
     least: int = 4

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import latest_typical
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 from sonde.signals.phases import Phase
 
 _CRAWLING = {7: 0.8, 8: 0.8, 9: 1.0, 10: 1.0}
@@ -62,24 +62,19 @@ class Underfitting:
 
     code: ClassVar[str] = "GEN002"
     name: ClassVar[str] = "underfitting"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.UNDERFITTING,
-        Cause.INSUFFICIENT_CAPACITY,
-        Cause.LR_TOO_LOW,
-        Cause.NO_LEARNABLE_SIGNAL,
-        Cause.WEIGHT_DECAY_TOO_STRONG,
-        Cause.VANISHING_GRADIENTS,
-        Cause.SYMMETRIC_INITIALISATION,
-        Cause.DEAD_UNITS,
-        Cause.SATURATED_UNITS,
-        Cause.LABEL_NOISE,
-        Cause.PLATEAU,
-        Cause.CLIP_TOO_AGGRESSIVE,
-        Cause.SCHEDULE_DECAYS_TOO_FAST,
-        Cause.SCHEDULE_MISAPPLIED,
-        Cause.DOUBLE_SOFTMAX,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.UNDERFITTING: (For("both losses are high and slow"), For(when=When.ALARM)),
+        Cause.INSUFFICIENT_CAPACITY: For("both losses are high and slow"),
+        Cause.LABEL_NOISE: For("part of the labels cannot be learned"),
+        Cause.BATCH_TOO_LARGE: For("too few steps to get far"),
+        Cause.LONG_SEQUENCE: For(),
+        Cause.WEIGHT_DECAY_TOO_STRONG: For("both losses are high"),
+        Cause.NO_LEARNABLE_SIGNAL: Against("validation is at guessing too"),
+        Cause.OVERFITTING: Against("training itself has not come far"),
+        Cause.PLATEAU: Against("it never came down far"),
+    }
     quiet_steps: ClassVar[int] = 10_000
 
     least: int = 4

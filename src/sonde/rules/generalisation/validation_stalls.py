@@ -1,6 +1,6 @@
 """GEN005 validation-stalls."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.assessment import assess
 from sonde.rules.generalisation.epochs import Epochs
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,16 +41,11 @@ class ValidationStalls:
     code: ClassVar[str] = "GEN005"
     name: ClassVar[str] = "validation-stalls"
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.PLATEAU,
-        Cause.MISSING_LR_DECAY,
-        Cause.SCHEDULE_DECAYS_TOO_FAST,
-        Cause.LR_TOO_LOW,
-        Cause.LR_TOO_HIGH,
-        Cause.INSUFFICIENT_CAPACITY,
-        Cause.LABEL_NOISE,
-        Cause.WEIGHT_DECAY_TOO_STRONG,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.PLATEAU: For("validation has all but stopped from epoch to epoch"),
+        Cause.LABEL_NOISE: For("validation has stopped"),
+        Cause.INSUFFICIENT_CAPACITY: For("validation has stopped"),
+    }
     quiet_steps: ClassVar[int] = 10_000
 
     least: int = 4

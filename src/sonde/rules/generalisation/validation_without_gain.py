@@ -1,7 +1,7 @@
 """GEN007 validation-without-gain."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -12,7 +12,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, left
 from sonde.rules.losses.loss_plateau import MEANINGS
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Onset, Sighting
 from sonde.signals import lines
 from sonde.signals.stalls import Stall, stall
 
@@ -61,17 +61,11 @@ class ValidationWithoutGain:
 
     code: ClassVar[str] = "GEN007"
     name: ClassVar[str] = "validation-without-gain"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.PLATEAU,
-        Cause.OVERFITTING,
-        Cause.MISSING_LR_DECAY,
-        Cause.SCHEDULE_DECAYS_TOO_FAST,
-        Cause.LR_TOO_LOW,
-        Cause.LR_TOO_HIGH,
-        Cause.INSUFFICIENT_CAPACITY,
-        Cause.LABEL_NOISE,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.PLATEAU: For("validation has not improved for long"),
+    }
     quiet_steps: ClassVar[int] = 20_000
 
     patience_steps: int = 10_000

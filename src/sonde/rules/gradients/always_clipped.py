@@ -1,14 +1,14 @@
 """GRD012 always-clipped."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.progress import Descent, DescentState, is_slow, is_stuck
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 
 
 class AlwaysClippedState(NamedTuple):
@@ -49,14 +49,15 @@ class AlwaysClipped:
 
     code: ClassVar[str] = "GRD012"
     name: ClassVar[str] = "always-clipped"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("clip/factor",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.CLIP_TOO_AGGRESSIVE,
-        Cause.CLIP_BEFORE_UNSCALE,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.WRONG_LOSS_REDUCTION,
-        Cause.LR_TOO_LOW,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.CLIP_TOO_AGGRESSIVE: (For("nearly every gradient is cut"), For(when=When.ALARM)),
+        Cause.CLIP_BEFORE_UNSCALE: For(),
+        Cause.BAD_BATCH: Against(),
+        Cause.LR_TOO_LOW: Against("the clip, not the rate, makes steps small"),
+        Cause.MISSING_CLIPPING: Against("it is clipped already"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     share: float = 0.95

@@ -1,14 +1,14 @@
 """GRD016 batches-scatter."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 
 
 class BatchesScatterState(NamedTuple):
@@ -47,7 +47,13 @@ class BatchesScatter:
     code: ClassVar[str] = "GRD016"
     name: ClassVar[str] = "batches-scatter"
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.BATCH_TOO_SMALL, Cause.LR_TOO_HIGH, Cause.MISSING_LR_DECAY)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.BATCH_TOO_SMALL: For("steps of a few examples that differ as much as the loss is large"),
+        Cause.LR_TOO_HIGH: Against("gradients of a few examples explain wild steps"),
+        Cause.WEIGHT_NORM_JUMP: Against("steps of a few examples throw weights about"),
+        Cause.BAD_BATCH: Against("no batch is like the others"),
+        Cause.DEAD_UNITS: Against("steps of a few examples throw units about"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     size: int = 4

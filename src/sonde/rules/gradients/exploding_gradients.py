@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -13,7 +13,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import latest_matrices, matrices, slope
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_hurt, is_lost
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 from sonde.signals.growth import Growth, GrowthState
 
 
@@ -74,16 +74,20 @@ class ExplodingGradients:
     code: ClassVar[str] = "GRD001"
     name: ClassVar[str] = "exploding-gradients"
     needs: ClassVar[tuple[str, ...]] = ("grad/norm",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.EXPLODING_GRADIENTS,
-        Cause.LR_TOO_HIGH,
-        Cause.MISSING_CLIPPING,
-        Cause.GAIN_DRIFT,
-        Cause.BAD_INITIALISATION,
-        Cause.MISSING_ZERO_GRAD,
-        Cause.LONG_SEQUENCE,
-        Cause.ACTIVATION_EXPLOSION,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.EXPLODING_GRADIENTS: (
+            For("the gradient grows without bound"),
+            For("the gradient grew before steps became too large", when=When.FIRST),
+            For(when=When.ALARM),
+            For("it grows with depth, or in one matrix far beyond the others", when=When.PLACED),
+        ),
+        Cause.MISSING_CLIPPING: For("rare huge gradients"),
+        Cause.LONG_SEQUENCE: For(),
+        Cause.MISSING_ZERO_GRAD: For(),
+        Cause.GAIN_DRIFT: For(),
+        Cause.LR_TOO_HIGH: Against(when=When.FIRST),
+        Cause.PRECISION_OVERFLOW: Against(),
+    }
     quiet_steps: ClassVar[int] = 100
 
     growth: float = 100.0

@@ -1,13 +1,13 @@
 """GRD015 few-steps-an-epoch."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 
 
 class FewStepsAnEpochState(NamedTuple):
@@ -46,7 +46,11 @@ class FewStepsAnEpoch:
     code: ClassVar[str] = "GRD015"
     name: ClassVar[str] = "few-steps-an-epoch"
     needs: ClassVar[tuple[str, ...]] = ("epoch/steps",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.BATCH_TOO_LARGE,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.BATCH_TOO_LARGE: For("an epoch is a handful of steps"),
+        Cause.UNDERFITTING: Against("there were too few steps to tell"),
+        Cause.INSUFFICIENT_CAPACITY: Against("there were too few steps to tell"),
+    }
     quiet_steps: ClassVar[int] = 1_000
 
     steps: int = 10

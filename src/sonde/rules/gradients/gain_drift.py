@@ -1,7 +1,7 @@
 """GRD008 gain-drift."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 from sonde.signals.drift import Drift, DriftOut, DriftState
 
 
@@ -94,14 +94,16 @@ class GainDrift:
 
     code: ClassVar[str] = "GRD008"
     name: ClassVar[str] = "gain-drift"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("gain/mean",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.GAIN_DRIFT,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.VANISHING_GRADIENTS,
-        Cause.BAD_INITIALISATION,
-        Cause.LR_TOO_HIGH,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.GAIN_DRIFT: (
+            For("the mean gain of the blocks rises check after check"),
+            For("and past what is fair", when=When.ALARM),
+        ),
+        Cause.EXPLODING_GRADIENTS: For(),
+        Cause.MISSING_LR_DECAY: Against("what grows is the gain, not the noise", when=When.ALARM),
+    }
     quiet_steps: ClassVar[int] = 400
 
     threshold: float = 0.10

@@ -1,6 +1,6 @@
 """GRD006 gradient-imbalance."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import kind_of, matrices, slope
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 from sonde.rules.scene import Layers
 
 
@@ -50,12 +50,12 @@ class GradientImbalance:
     code: ClassVar[str] = "GRD006"
     name: ClassVar[str] = "gradient-imbalance"
     needs: ClassVar[tuple[str, ...]] = ("grad/rms@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.GRADIENT_IMBALANCE,
-        Cause.BAD_INITIALISATION,
-        Cause.UNNORMALISED_INPUTS,
-        Cause.VANISHING_GRADIENTS,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.GRADIENT_IMBALANCE: (For("layers get gradients of very different size"), For(when=When.ALARM)),
+        Cause.BAD_INITIALISATION: For(),
+        Cause.UNNORMALISED_INPUTS: For(),
+        Cause.CLIP_TOO_AGGRESSIVE: Against(),
+    }
     quiet_steps: ClassVar[int] = 200
 
     spread: float = 100.0

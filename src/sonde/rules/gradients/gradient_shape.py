@@ -1,6 +1,6 @@
 """GRD007 gradient-shape."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.core.records import Float64
 from sonde.rules.depth import latest_matrices
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.rules.tracking import spread
 from sonde.signals.peers import against_peers
 
@@ -53,13 +53,13 @@ class GradientShape:
     code: ClassVar[str] = "GRD007"
     name: ClassVar[str] = "gradient-shape"
     needs: ClassVar[tuple[str, ...]] = ("grad/p50@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.DEAD_UNITS,
-        Cause.BAD_BATCH,
-        Cause.UNNORMALISED_INPUTS,
-        Cause.PRECISION_UNDERFLOW,
-        Cause.LABEL_NOISE,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.DEAD_UNITS: For(),
+        Cause.BAD_BATCH: For(),
+        Cause.UNNORMALISED_INPUTS: For(),
+        Cause.PRECISION_UNDERFLOW: For(),
+        Cause.LABEL_NOISE: For(),
+    }
     quiet_steps: ClassVar[int] = 300
 
     tails: float = 20.0

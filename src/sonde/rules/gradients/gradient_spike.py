@@ -1,7 +1,7 @@
 """GRD002 gradient-spike."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Onset, Sighting
 from sonde.rules.scene import Layers
 
 _FIRST = 5
@@ -58,16 +58,13 @@ class GradientSpike:
 
     code: ClassVar[str] = "GRD002"
     name: ClassVar[str] = "gradient-spike"
+    onset: ClassVar[Onset] = Onset.SUDDEN
     needs: ClassVar[tuple[str, ...]] = ("grad/norm",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.BAD_BATCH,
-        Cause.MISSING_CLIPPING,
-        Cause.LR_SPIKE,
-        Cause.LR_TOO_HIGH,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.LONG_SEQUENCE,
-        Cause.WEIGHT_NORM_JUMP,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.MISSING_CLIPPING: For("gradient spikes come before the loss jumps"),
+        Cause.WEIGHT_NORM_JUMP: For(),
+        Cause.BAD_BATCH: For("one gradient stands out"),
+    }
     quiet_steps: ClassVar[int] = 50
 
     score: float = 6.0

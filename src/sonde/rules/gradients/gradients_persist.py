@@ -1,13 +1,13 @@
 """GRD010 gradients-persist."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.cosines import take_cosine, typical
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 
 
 class GradientsPersistState(NamedTuple):
@@ -44,12 +44,13 @@ class GradientsPersist:
     code: ClassVar[str] = "GRD010"
     name: ClassVar[str] = "gradients-persist"
     needs: ClassVar[tuple[str, ...]] = ("grad/cosine",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.MISSING_ZERO_GRAD,
-        Cause.LR_TOO_LOW,
-        Cause.CLIP_TOO_AGGRESSIVE,
-        Cause.BATCH_TOO_LARGE,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.MISSING_ZERO_GRAD: For("successive gradients are nearly the same"),
+        Cause.LR_TOO_LOW: For("successive gradients are nearly the same"),
+        Cause.BATCH_TOO_LARGE: For(),
+        Cause.PLATEAU: For("gradients agree: a valley with a flat floor"),
+        Cause.LR_TOO_HIGH: Against(),
+    }
     quiet_steps: ClassVar[int] = 300
 
     above: float = 0.8

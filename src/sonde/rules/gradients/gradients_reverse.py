@@ -1,13 +1,13 @@
 """GRD009 gradients-reverse."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.cosines import take_cosine, typical
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 
 
 class GradientsReverseState(NamedTuple):
@@ -44,11 +44,11 @@ class GradientsReverse:
     code: ClassVar[str] = "GRD009"
     name: ClassVar[str] = "gradients-reverse"
     needs: ClassVar[tuple[str, ...]] = ("grad/cosine",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.LR_TOO_HIGH,
-        Cause.MISSING_LR_DECAY,
-        Cause.PLATEAU,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LR_TOO_HIGH: For("successive gradients point in opposite directions"),
+        Cause.MISSING_LR_DECAY: For(),
+        Cause.EXPLODING_GRADIENTS: Against("gradients turn back: the rate"),
+    }
     quiet_steps: ClassVar[int] = 300
 
     below: float = -0.3

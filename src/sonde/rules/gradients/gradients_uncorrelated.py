@@ -1,13 +1,13 @@
 """GRD011 gradients-uncorrelated."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.cosines import take_cosine, typical
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 
 
 class GradientsUncorrelatedState(NamedTuple):
@@ -44,11 +44,11 @@ class GradientsUncorrelated:
     code: ClassVar[str] = "GRD011"
     name: ClassVar[str] = "gradients-uncorrelated"
     needs: ClassVar[tuple[str, ...]] = ("grad/cosine",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.NO_LEARNABLE_SIGNAL,
-        Cause.BATCH_TOO_SMALL,
-        Cause.MISSING_LR_DECAY,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.NO_LEARNABLE_SIGNAL: For("successive gradients are uncorrelated"),
+        Cause.LABEL_NOISE: For("gradients of steps do not agree"),
+        Cause.BATCH_TOO_SMALL: For(),
+    }
     quiet_steps: ClassVar[int] = 300
 
     within: float = 0.1

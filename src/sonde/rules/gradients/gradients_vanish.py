@@ -1,13 +1,13 @@
 """GRD004 gradients-vanish."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.progress import is_stuck
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 
 
 class GradientsVanishState(NamedTuple):
@@ -46,15 +46,12 @@ class GradientsVanish:
     code: ClassVar[str] = "GRD004"
     name: ClassVar[str] = "gradients-vanish"
     needs: ClassVar[tuple[str, ...]] = ("grad/norm", "loss")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.DEAD_UNITS,
-        Cause.SATURATED_UNITS,
-        Cause.VANISHING_GRADIENTS,
-        Cause.PLATEAU,
-        Cause.BAD_INITIALISATION,
-        Cause.WEIGHT_DECAY_TOO_STRONG,
-        Cause.SYMMETRIC_INITIALISATION,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.VANISHING_GRADIENTS: For(),
+        Cause.DEAD_UNITS: For(),
+        Cause.LR_TOO_LOW: Against(),
+        Cause.NO_LEARNABLE_SIGNAL: Against(),
+    }
     quiet_steps: ClassVar[int] = 100
 
     share: float = 0.1

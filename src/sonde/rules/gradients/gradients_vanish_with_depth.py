@@ -1,6 +1,6 @@
 """GRD003 gradients-vanish-with-depth."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -11,7 +11,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import matrices, slope
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_stuck
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 from sonde.signals.phases import Phase
 
 
@@ -56,14 +56,20 @@ class GradientsVanishWithDepth:
 
     code: ClassVar[str] = "GRD003"
     name: ClassVar[str] = "gradients-vanish-with-depth"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("grad/rms@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.VANISHING_GRADIENTS,
-        Cause.BAD_INITIALISATION,
-        Cause.SATURATED_UNITS,
-        Cause.LONG_SEQUENCE,
-        Cause.DEAD_UNITS,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.VANISHING_GRADIENTS: (For("gradients fade towards the input"), For(when=When.ALARM)),
+        Cause.LONG_SEQUENCE: For(),
+        Cause.BAD_INITIALISATION: Against(),
+        Cause.SATURATED_UNITS: Against(),
+        Cause.LR_TOO_HIGH: Against(),
+        Cause.DEAD_UNITS: Against("gradients fade, units do not fall silent"),
+        Cause.PLATEAU: Against("gradients fade towards the input"),
+        Cause.GRADIENT_IMBALANCE: Against(),
+        Cause.LR_TOO_LOW: Against(),
+        Cause.NO_LEARNABLE_SIGNAL: Against(),
+    }
     quiet_steps: ClassVar[int] = 200
 
     share: float = 0.01

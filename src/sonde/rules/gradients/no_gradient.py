@@ -1,13 +1,13 @@
 """GRD014 no-gradient."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 
 
 class NoGradientState(NamedTuple):
@@ -56,12 +56,13 @@ class NoGradient:
     code: ClassVar[str] = "GRD014"
     name: ClassVar[str] = "no-gradient"
     needs: ClassVar[tuple[str, ...]] = ("grad/norm@", "weight/norm@")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.DISCONNECTED_LAYER,
-        Cause.FROZEN_LAYER,
-        Cause.DEAD_UNITS,
-        Cause.ZERO_GRAD_MISPLACED,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.DISCONNECTED_LAYER: For("a parameter never had a gradient"),
+        Cause.DEAD_UNITS: For(),
+        Cause.FROZEN_LAYER: For(),
+        Cause.LR_TOO_LOW: Against(),
+        Cause.NO_LEARNABLE_SIGNAL: Against("parameters get no gradient"),
+    }
     quiet_steps: ClassVar[int] = 200
 
     num_looks: int = 3

@@ -1,14 +1,14 @@
 """GRD013 noise-dominated."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.cosines import take_cosine, typical
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.signals.phases import Phase
 
 
@@ -53,13 +53,11 @@ class NoiseDominated:
     code: ClassVar[str] = "GRD013"
     name: ClassVar[str] = "noise-dominated"
     needs: ClassVar[tuple[str, ...]] = ("grad/cosine", "loss")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.BATCH_TOO_SMALL,
-        Cause.MISSING_LR_DECAY,
-        Cause.LR_TOO_HIGH,
-        Cause.NO_LEARNABLE_SIGNAL,
-        Cause.LABEL_NOISE,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.BATCH_TOO_SMALL: For("the noise scale is far above the batch"),
+        Cause.MISSING_LR_DECAY: For(),
+        Cause.LABEL_NOISE: For(),
+    }
     quiet_steps: ClassVar[int] = 300
 
     cosine: float = 0.05

@@ -1,13 +1,13 @@
 """GRD005 non-finite-gradient."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Onset, Sighting
 
 
 class NonFiniteGradientState(NamedTuple):
@@ -50,16 +50,11 @@ class NonFiniteGradient:
 
     code: ClassVar[str] = "GRD005"
     name: ClassVar[str] = "non-finite-gradient"
+    onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("grad/norm",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.EXPLODING_GRADIENTS,
-        Cause.NONFINITE_INPUT,
-        Cause.PRECISION_OVERFLOW,
-        Cause.LR_TOO_HIGH,
-        Cause.ACTIVATION_EXPLOSION,
-        Cause.GAIN_DRIFT,
-        Cause.MISSING_CLIPPING,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.EXPLODING_GRADIENTS: For(),
+    }
     quiet_steps: ClassVar[int] = 100
 
     def init(self) -> NonFiniteGradientState:

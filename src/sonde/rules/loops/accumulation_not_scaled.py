@@ -1,12 +1,12 @@
 """LOP009 accumulation-not-scaled."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -38,7 +38,12 @@ class AccumulationNotScaled:
     code: ClassVar[str] = "LOP009"
     name: ClassVar[str] = "accumulation-not-scaled"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.ACCUMULATION_NOT_SCALED,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.ACCUMULATION_NOT_SCALED: For("the gradient of each micro-step is undivided"),
+        Cause.WARMUP_TOO_SHORT: Against("undivided accumulation explains too large steps"),
+        Cause.EXPLODING_GRADIENTS: Against("undivided accumulation explains them"),
+        Cause.LR_TOO_HIGH: Against("undivided accumulation explains too large steps"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     def init(self) -> Standing:

@@ -1,12 +1,12 @@
 """LOP013 batchnorm-tiny-batch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -39,7 +39,12 @@ class BatchnormTinyBatch:
     code: ClassVar[str] = "LOP013"
     name: ClassVar[str] = "batchnorm-tiny-batch"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.BATCHNORM_SMALL_BATCH,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.BATCHNORM_SMALL_BATCH: For("few values a channel"),
+        Cause.TRAIN_EVAL_MISMATCH: Against("few values explain the mismatch"),
+        Cause.EXPLODING_GRADIENTS: Against("statistics of a few values explain them"),
+        Cause.LR_TOO_HIGH: Against("statistics of a few values explain wild gradients"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     def init(self) -> Standing:

@@ -1,12 +1,12 @@
 """LOP010 clip-before-unscale."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -38,7 +38,10 @@ class ClipBeforeUnscale:
     code: ClassVar[str] = "LOP010"
     name: ClassVar[str] = "clip-before-unscale"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.CLIP_BEFORE_UNSCALE,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.CLIP_BEFORE_UNSCALE: For("the clip saw scaled gradients"),
+        Cause.CLIP_TOO_AGGRESSIVE: Against("the clip's limit is not at fault"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     def init(self) -> Standing:

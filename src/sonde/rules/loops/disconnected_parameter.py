@@ -1,12 +1,12 @@
 """LOP004 disconnected-parameter."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -41,7 +41,9 @@ class DisconnectedParameter:
     code: ClassVar[str] = "LOP004"
     name: ClassVar[str] = "disconnected-parameter"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.DISCONNECTED_LAYER,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.DISCONNECTED_LAYER: For("parameters never got a gradient"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     least_share: float = 0.02

@@ -1,12 +1,12 @@
 """LOP007 double-softmax."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -40,7 +40,9 @@ class DoubleSoftmax:
     code: ClassVar[str] = "LOP007"
     name: ClassVar[str] = "double-softmax"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.DOUBLE_SOFTMAX,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.DOUBLE_SOFTMAX: For("the loss was given probabilities"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     def init(self) -> Standing:

@@ -1,12 +1,12 @@
 """LOP005 eval-mode-in-training."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -39,7 +39,10 @@ class EvalModeInTraining:
     code: ClassVar[str] = "LOP005"
     name: ClassVar[str] = "eval-mode-in-training"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.EVAL_MODE_IN_TRAINING,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.EVAL_MODE_IN_TRAINING: For("modes were seen at the model's calls"),
+        Cause.TRAIN_EVAL_MISMATCH: Against("the mode was wrong"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     def init(self) -> Standing:

@@ -1,12 +1,12 @@
 """LOP011 frozen-layer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 from sonde.rules.standing import Standing, stand
 
 
@@ -42,7 +42,13 @@ class FrozenLayer:
     code: ClassVar[str] = "LOP011"
     name: ClassVar[str] = "frozen-layer"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.FROZEN_LAYER,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.FROZEN_LAYER: (
+            For("parameters were not changed by anyone"),
+            For("before they ever learned", when=When.ALARM),
+        ),
+        Cause.NO_LEARNABLE_SIGNAL: Against("what would learn it is frozen as it was initialised", when=When.ALARM),
+    }
     quiet_steps: ClassVar[int] = 100
 
     most_fresh: float = 0.5

@@ -1,12 +1,12 @@
 """LOP001 missing-zero-grad."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -40,7 +40,14 @@ class MissingZeroGrad:
     code: ClassVar[str] = "LOP001"
     name: ClassVar[str] = "missing-zero-grad"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.MISSING_ZERO_GRAD,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.MISSING_ZERO_GRAD: For("gradients were met uncleared"),
+        Cause.DEAD_UNITS: Against("too large steps by uncleared gradients killed them"),
+        Cause.ACTIVATION_EXPLOSION: Against("gradients that pile up explain it"),
+        Cause.EXPLODING_GRADIENTS: Against("gradients add up because they are not cleared"),
+        Cause.WARMUP_TOO_SHORT: Against("gradients that pile up explain too large steps"),
+        Cause.LR_TOO_HIGH: Against("gradients that pile up explain too large steps"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     def init(self) -> Standing:

@@ -1,12 +1,12 @@
 """LOP003 parameter-not-in-optimizer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -50,7 +50,9 @@ class ParameterNotInOptimizer:
     code: ClassVar[str] = "LOP003"
     name: ClassVar[str] = "parameter-not-in-optimizer"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.PARAMETER_NOT_IN_OPTIMIZER,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.PARAMETER_NOT_IN_OPTIMIZER: For("parameters with gradients are in no optimiser"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     patience: int = 200

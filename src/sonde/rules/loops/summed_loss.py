@@ -1,13 +1,13 @@
 """LOP008 summed-loss."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 from sonde.rules.standing import Standing, stand
 
 
@@ -41,10 +41,20 @@ class SummedLoss:
     code: ClassVar[str] = "LOP008"
     name: ClassVar[str] = "summed-loss"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.WRONG_LOSS_REDUCTION,
-        Cause.LR_TOO_HIGH,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.WRONG_LOSS_REDUCTION: (For("the loss is summed"), For("and its steps are too large", when=When.ALARM)),
+        Cause.UNNORMALISED_INPUTS: Against(),
+        Cause.DEAD_UNITS: Against("too large steps by the summed loss killed them"),
+        Cause.EMBEDDING_NORM_GROWTH: Against("the summed loss explains it"),
+        Cause.OUTPUT_LOGIT_DRIFT: Against("the summed loss explains it"),
+        Cause.ACTIVATION_EXPLOSION: Against("the summed loss explains it"),
+        Cause.EXPLODING_GRADIENTS: Against("the summed loss explains them"),
+        Cause.LR_TOO_HIGH: (
+            Against("the summed loss explains too large steps"),
+            Against("the summed loss explains too large steps", when=When.ALARM),
+        ),
+        Cause.WARMUP_TOO_SHORT: Against("the summed loss explains too large steps"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     def init(self) -> Standing:

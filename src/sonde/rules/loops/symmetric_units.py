@@ -1,12 +1,12 @@
 """LOP012 symmetric-units."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -39,7 +39,12 @@ class SymmetricUnits:
     code: ClassVar[str] = "LOP012"
     name: ClassVar[str] = "symmetric-units"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.SYMMETRIC_INITIALISATION,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.SYMMETRIC_INITIALISATION: For("units stayed alike over ten updates"),
+        Cause.BAD_INITIALISATION: Against("it is the symmetry"),
+        Cause.LR_TOO_HIGH: Against(),
+        Cause.NO_LEARNABLE_SIGNAL: Against("units are alike"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     def init(self) -> Standing:

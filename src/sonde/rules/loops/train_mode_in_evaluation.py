@@ -1,12 +1,12 @@
 """LOP006 train-mode-in-evaluation."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -40,7 +40,10 @@ class TrainModeInEvaluation:
     code: ClassVar[str] = "LOP006"
     name: ClassVar[str] = "train-mode-in-evaluation"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.TRAIN_MODE_IN_EVALUATION,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.TRAIN_MODE_IN_EVALUATION: For("modes were seen at the model's calls"),
+        Cause.TRAIN_EVAL_MISMATCH: Against("the mode was wrong"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     def init(self) -> Standing:

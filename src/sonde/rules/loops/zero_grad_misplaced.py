@@ -1,12 +1,12 @@
 """LOP002 zero-grad-misplaced."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -38,7 +38,9 @@ class ZeroGradMisplaced:
     code: ClassVar[str] = "LOP002"
     name: ClassVar[str] = "zero-grad-misplaced"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.ZERO_GRAD_MISPLACED,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.ZERO_GRAD_MISPLACED: For("gradients were gone when the optimiser stepped"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     def init(self) -> Standing:

@@ -1,13 +1,13 @@
 """LOS008 initial-loss-high."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 from sonde.signals.medians import middle
 
 
@@ -55,13 +55,26 @@ class InitialLossHigh:
 
     code: ClassVar[str] = "LOS008"
     name: ClassVar[str] = "initial-loss-high"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.BAD_INITIALISATION,
-        Cause.WRONG_LOSS_REDUCTION,
-        Cause.UNNORMALISED_INPUTS,
-        Cause.ACCUMULATION_NOT_SCALED,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.BAD_INITIALISATION: (
+            For("the first losses are far above guessing"),
+            For("and stays above guessing for long", when=When.ALARM),
+        ),
+        Cause.UNNORMALISED_INPUTS: For("the first losses are far above guessing"),
+        Cause.WRONG_LOSS_REDUCTION: (
+            For("the first loss is a multiple of guessing"),
+            Against("measured by its own targets, where a sum changes nothing", when=When.ALARM),
+        ),
+        Cause.BATCH_TOO_SMALL: For(),
+        Cause.LR_TOO_HIGH: Against("it was bad before the first step"),
+        Cause.LR_SPIKE: Against("it was bad from the first step"),
+        Cause.WARMUP_TOO_SHORT: Against("the start itself was bad"),
+        Cause.TRAIN_EVAL_MISMATCH: Against("the first losses were in other units already"),
+        Cause.EXPLODING_GRADIENTS: Against("the start itself was bad", when=When.ALARM),
+        Cause.SCHEDULE_MISAPPLIED: Against("the start itself was bad", when=When.ALARM),
+    }
     quiet_steps: ClassVar[int] = 200
 
     factor: float = 2.0

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 from sonde.signals.growth import Growth, GrowthState
 from sonde.signals.medians import middle
 
@@ -72,23 +72,17 @@ class LossDiverges:
     code: ClassVar[str] = "LOS003"
     name: ClassVar[str] = "loss-diverges"
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.LR_TOO_HIGH,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.WARMUP_TOO_SHORT,
-        Cause.MISSING_ZERO_GRAD,
-        Cause.WEIGHT_DECAY_TOO_STRONG,
-        Cause.MISSING_CLIPPING,
-        Cause.ACCUMULATION_NOT_SCALED,
-        Cause.WRONG_LOSS_REDUCTION,
-        Cause.GAIN_DRIFT,
-        Cause.ATTENTION_LOGIT_GROWTH,
-        Cause.LR_SPIKE,
-        Cause.DATA_DRIFT,
-        Cause.UNNORMALISED_INPUTS,
-        Cause.BAD_INITIALISATION,
-        Cause.ACTIVATION_EXPLOSION,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LR_TOO_HIGH: For("the loss climbs"),
+        Cause.WEIGHT_NORM_JUMP: For(),
+        Cause.EXPLODING_GRADIENTS: For("the loss climbs"),
+        Cause.WARMUP_TOO_SHORT: For(),
+        Cause.BAD_BATCH: Against("the loss keeps climbing"),
+        Cause.PRECISION_OVERFLOW: Against("the loss had climbed before"),
+        Cause.MISSING_LR_DECAY: Against("it climbs"),
+        Cause.NONFINITE_INPUT: Against("it had climbed before"),
+        Cause.LR_TOO_LOW: Against("a loss that climbs is none of a low rate"),
+    }
     quiet_steps: ClassVar[int] = 50
 
     least_growth: float = 4.0

@@ -1,7 +1,7 @@
 """LOS006 loss-oscillates."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.signals.oscillation import Oscillation, OscillationState
 
 _OSCILLATION = Oscillation(window=32, min_values=32)
@@ -54,7 +54,9 @@ class LossOscillates:
     code: ClassVar[str] = "LOS006"
     name: ClassVar[str] = "loss-oscillates"
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.LR_TOO_HIGH, Cause.MISSING_LR_DECAY, Cause.BATCH_TOO_SMALL)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LR_TOO_HIGH: For("steps overshoot"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     turns: float = 0.8

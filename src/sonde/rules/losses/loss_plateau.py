@@ -1,7 +1,7 @@
 """LOS005 loss-plateau."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -12,7 +12,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.rules.course import Course
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, left
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 from sonde.signals.phases import Phase
 from sonde.signals.stalls import Stall, stall
 
@@ -71,29 +71,16 @@ class LossPlateau:
 
     code: ClassVar[str] = "LOS005"
     name: ClassVar[str] = "loss-plateau"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.PLATEAU,
-        Cause.LR_TOO_HIGH,
-        Cause.LR_TOO_LOW,
-        Cause.MISSING_LR_DECAY,
-        Cause.SCHEDULE_DECAYS_TOO_FAST,
-        Cause.SCHEDULE_MISAPPLIED,
-        Cause.UNDERFITTING,
-        Cause.INSUFFICIENT_CAPACITY,
-        Cause.LABEL_NOISE,
-        Cause.VANISHING_GRADIENTS,
-        Cause.DEAD_UNITS,
-        Cause.SATURATED_UNITS,
-        Cause.SYMMETRIC_INITIALISATION,
-        Cause.WEIGHT_DECAY_TOO_STRONG,
-        Cause.WARMUP_TOO_SHORT,
-        Cause.DOUBLE_SOFTMAX,
-        Cause.NO_LEARNABLE_SIGNAL,
-        Cause.LONG_SEQUENCE,
-        Cause.UNNORMALISED_INPUTS,
-        Cause.ATTENTION_ENTROPY_COLLAPSE,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.PLATEAU: (For("the loss has stopped moving"), For(when=When.ALARM)),
+        Cause.UNDERFITTING: For("training has stopped high"),
+        Cause.LABEL_NOISE: For("training stalls at a floor"),
+        Cause.INSUFFICIENT_CAPACITY: (For("training has stopped"), For(when=When.ALARM)),
+        Cause.NO_LEARNABLE_SIGNAL: Against("it has fallen before"),
+        Cause.MISSING_LR_DECAY: Against(),
+    }
     quiet_steps: ClassVar[int] = 50
 
     patience: int = 50

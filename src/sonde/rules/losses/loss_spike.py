@@ -1,7 +1,7 @@
 """LOS002 loss-spike."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -11,7 +11,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.levels import has_level
 from sonde.rules.picture import Picture
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
 from sonde.signals.medians import middle
 from sonde.signals.robust_z import RobustZ, RobustZState
 
@@ -76,17 +76,16 @@ class LossSpike:
 
     code: ClassVar[str] = "LOS002"
     name: ClassVar[str] = "loss-spike"
+    onset: ClassVar[Onset] = Onset.SUDDEN
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.LR_SPIKE,
-        Cause.BAD_BATCH,
-        Cause.LR_TOO_HIGH,
-        Cause.MISSING_CLIPPING,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.WEIGHT_NORM_JUMP,
-        Cause.DATA_DRIFT,
-        Cause.OPTIMIZER_STATE_LOST,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.BAD_BATCH: For("one spike"),
+        Cause.LR_SPIKE: For("the loss spiked"),
+        Cause.OUTPUT_LOGIT_DRIFT: For(),
+        Cause.MISSING_CLIPPING: For("spikes"),
+        Cause.OPTIMIZER_STATE_LOST: For("the loss jumped"),
+        Cause.CLIP_TOO_AGGRESSIVE: Against("the loss jumps in spite of it"),
+    }
     quiet_steps: ClassVar[int] = 50
 
     warning: float = 6.0

@@ -1,7 +1,7 @@
 """LOS004 loss-stuck."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -12,7 +12,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.rules.course import Course, Descent
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, untrained
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
 
 
 class LossStuckState(NamedTuple):
@@ -62,32 +62,22 @@ class LossStuck:
 
     code: ClassVar[str] = "LOS004"
     name: ClassVar[str] = "loss-stuck"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.NO_LEARNABLE_SIGNAL,
-        Cause.LR_TOO_LOW,
-        Cause.VANISHING_GRADIENTS,
-        Cause.PLATEAU,
-        Cause.DEAD_UNITS,
-        Cause.SATURATED_UNITS,
-        Cause.BAD_INITIALISATION,
-        Cause.SYMMETRIC_INITIALISATION,
-        Cause.ZERO_GRAD_MISPLACED,
-        Cause.PARAMETER_NOT_IN_OPTIMIZER,
-        Cause.DISCONNECTED_LAYER,
-        Cause.CLIP_TOO_AGGRESSIVE,
-        Cause.CLIP_BEFORE_UNSCALE,
-        Cause.WEIGHT_DECAY_TOO_STRONG,
-        Cause.LR_TOO_HIGH,
-        Cause.WARMUP_TOO_SHORT,
-        Cause.DOUBLE_SOFTMAX,
-        Cause.SCHEDULE_DECAYS_TOO_FAST,
-        Cause.PRECISION_UNDERFLOW,
-        Cause.MISSING_LOSS_SCALING,
-        Cause.ADAM_EPSILON_UNDERFLOW,
-        Cause.LONG_SEQUENCE,
-        Cause.UNDERFITTING,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.NO_LEARNABLE_SIGNAL: For("the loss stays at what guessing gives"),
+        Cause.BAD_INITIALISATION: For(),
+        Cause.LR_TOO_LOW: For("the loss hardly leaves its start"),
+        Cause.PLATEAU: For("the loss never moved"),
+        Cause.VANISHING_GRADIENTS: For("and the loss does not move"),
+        Cause.WEIGHT_DECAY_TOO_STRONG: For("the loss stays at guessing"),
+        Cause.WARMUP_TOO_SHORT: For(),
+        Cause.UNDERFITTING: Against("nothing at all was learned"),
+        Cause.INSUFFICIENT_CAPACITY: Against("even a small model does better than guessing"),
+        Cause.LABEL_NOISE: Against("part of the labels would be learned"),
+        Cause.MISSING_LR_DECAY: Against("it never learned in the first place"),
+        Cause.GAIN_DRIFT: Against("nothing was learned before it either"),
+    }
     quiet_steps: ClassVar[int] = 50
 
     least_steps: int = 100

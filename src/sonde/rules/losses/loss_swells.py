@@ -2,13 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting, When
 from sonde.signals.medians import middle
 
 _MEMORY = 33
@@ -66,7 +66,10 @@ class LossSwells:
     code: ClassVar[str] = "LOS012"
     name: ClassVar[str] = "loss-swells"
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.LR_TOO_HIGH, Cause.MISSING_CLIPPING, Cause.EXPLODING_GRADIENTS)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LR_TOO_HIGH: For("loss and gradient swell together, again and again", when=When.ALARM),
+        Cause.DATA_NOT_SHUFFLED: For("each class is unlearned by the next one"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     share: float = 0.5

@@ -1,7 +1,7 @@
 """LOS009 noise-floor."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -12,7 +12,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.rules.course import Course
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, untrained
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 from sonde.signals.phases import Phase
 
 _FAR = math.log(2.5)
@@ -64,13 +64,18 @@ class NoiseFloor:
 
     code: ClassVar[str] = "LOS009"
     name: ClassVar[str] = "noise-floor"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.MISSING_LR_DECAY,
-        Cause.BATCH_TOO_SMALL,
-        Cause.LR_TOO_HIGH,
-        Cause.LABEL_NOISE,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.MISSING_LR_DECAY: (
+            For("the loss jitters at the floor of its own steps' noise"),
+            For("and validation moves with it, up and down", when=When.ALARM),
+        ),
+        Cause.BATCH_TOO_SMALL: (For("noise rules the loss"), For(when=When.ALARM)),
+        Cause.LABEL_NOISE: Against("gradients stay large and disagree"),
+        Cause.LR_TOO_LOW: Against("noise rules, not the slope"),
+        Cause.PLATEAU: Against("it jitters at its noise, which is no standstill"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     noise: float = 0.1

@@ -1,13 +1,13 @@
 """LOS001 non-finite-loss."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
 
 
 class NonFiniteLossState(NamedTuple):
@@ -50,20 +50,17 @@ class NonFiniteLoss:
 
     code: ClassVar[str] = "LOS001"
     name: ClassVar[str] = "non-finite-loss"
+    onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.LR_TOO_HIGH,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.NONFINITE_INPUT,
-        Cause.PRECISION_OVERFLOW,
-        Cause.ACTIVATION_EXPLOSION,
-        Cause.MISSING_CLIPPING,
-        Cause.BAD_BATCH,
-        Cause.LR_SPIKE,
-        Cause.WARMUP_TOO_SHORT,
-        Cause.BAD_INITIALISATION,
-        Cause.MISSING_LOSS_SCALING,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.NONFINITE_INPUT: For("the loss is not finite"),
+        Cause.EXPLODING_GRADIENTS: For("it ended in a loss that is not finite"),
+        Cause.PRECISION_OVERFLOW: For("the loss is not finite"),
+        Cause.LR_TOO_HIGH: For("it ended in a loss that is not finite"),
+        Cause.WEIGHT_NORM_JUMP: Against("rather an explosion"),
+        Cause.PLATEAU: Against("the loss is no number"),
+        Cause.OVERFITTING: Against("the loss is no number"),
+    }
     quiet_steps: ClassVar[int] = 50
 
     def init(self) -> NonFiniteLossState:

@@ -1,13 +1,13 @@
 """LOS013 nonfinite-out-of-calm."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 
 
 class NonfiniteOutOfCalmState(NamedTuple):
@@ -49,7 +49,13 @@ class NonfiniteOutOfCalm:
     code: ClassVar[str] = "LOS013"
     name: ClassVar[str] = "nonfinite-out-of-calm"
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.NONFINITE_INPUT, Cause.PRECISION_OVERFLOW, Cause.BAD_BATCH)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.NONFINITE_INPUT: For("nothing grew before it"),
+        Cause.PRECISION_OVERFLOW: For("nothing grew before it"),
+        Cause.LR_TOO_HIGH: Against("nothing grew before the loss was no number"),
+        Cause.EXPLODING_GRADIENTS: Against("nothing grew before the loss was no number"),
+        Cause.WRONG_LOSS_REDUCTION: Against(),
+    }
     quiet_steps: ClassVar[int] = 50
 
     calm: int = 10

@@ -1,7 +1,7 @@
 """LOS011 settles-high."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -11,7 +11,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
 from sonde.rules.scene import Scenes
 from sonde.signals.phases import Phase
 
@@ -55,8 +55,13 @@ class SettlesHigh:
 
     code: ClassVar[str] = "LOS011"
     name: ClassVar[str] = "settles-high"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss", "weight/rms@")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.INSUFFICIENT_CAPACITY, Cause.UNDERFITTING)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.INSUFFICIENT_CAPACITY: For("a model of few parameters has settled high"),
+        Cause.PLATEAU: Against("it has settled on what it can do"),
+        Cause.LABEL_NOISE: Against("a model of few parameters would settle so on any labels"),
+    }
     quiet_steps: ClassVar[int] = 10_000
 
     high: float = 0.6

@@ -1,7 +1,7 @@
 """LOS007 slow-progress."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -13,7 +13,7 @@ from sonde.rules.course import Course
 from sonde.rules.depth import latest_typical
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, left
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 from sonde.signals.phases import Phase
 
 
@@ -58,19 +58,22 @@ class SlowProgress:
 
     code: ClassVar[str] = "LOS007"
     name: ClassVar[str] = "slow-progress"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.LR_TOO_LOW,
-        Cause.CLIP_TOO_AGGRESSIVE,
-        Cause.CLIP_BEFORE_UNSCALE,
-        Cause.BATCH_TOO_LARGE,
-        Cause.ADAM_EPSILON_UNDERFLOW,
-        Cause.PLATEAU,
-        Cause.UNDERFITTING,
-        Cause.VANISHING_GRADIENTS,
-        Cause.DOUBLE_SOFTMAX,
-        Cause.PRECISION_UNDERFLOW,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LR_TOO_LOW: (For("the loss falls along a shallow straight line"), For(when=When.ALARM)),
+        Cause.PLATEAU: For("all that is left is a slow descent", when=When.ALARM),
+        Cause.CLIP_TOO_AGGRESSIVE: For("slow and straight"),
+        Cause.LONG_SEQUENCE: For(),
+        Cause.BATCH_TOO_LARGE: For("few, sure, short steps"),
+        Cause.UNDERFITTING: For(),
+        Cause.LABEL_NOISE: For(),
+        Cause.ADAM_EPSILON_UNDERFLOW: For("slow and straight"),
+        Cause.INSUFFICIENT_CAPACITY: Against("it still falls"),
+        Cause.NO_LEARNABLE_SIGNAL: (Against("it does fall"), Against("it does fall, and goes on to", when=When.ALARM)),
+        Cause.LR_TOO_HIGH: Against("slow and straight is the opposite"),
+        Cause.WRONG_LOSS_REDUCTION: Against("a sum makes steps too large, not progress slow", when=When.ALARM),
+    }
     quiet_steps: ClassVar[int] = 100
 
     least_steps: int = 100

@@ -1,7 +1,7 @@
 """LOS010 statistical-anomaly."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.core.records import Float64
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.signals.cusum import Cusum, CusumState, threshold_for
 from sonde.signals.forecast import Forecast, ForecastState
 
@@ -57,7 +57,10 @@ class StatisticalAnomaly:
     code: ClassVar[str] = "LOS010"
     name: ClassVar[str] = "statistical-anomaly"
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.DATA_DRIFT, Cause.LR_TOO_HIGH, Cause.BAD_BATCH)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.DATA_DRIFT: For("a series left its forecast for good"),
+        Cause.STATE_RESET: For("the loss left its forecast"),
+    }
     quiet_steps: ClassVar[int] = 200
 
     def init(self) -> StatisticalAnomalyState:

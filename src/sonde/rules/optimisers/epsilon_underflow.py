@@ -1,6 +1,6 @@
 """OPT001 epsilon-underflow."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import latest_typical
 from sonde.rules.progress import is_stuck
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 from sonde.rules.tracking import spread
 
 
@@ -54,12 +54,11 @@ class EpsilonUnderflow:
     code: ClassVar[str] = "OPT001"
     name: ClassVar[str] = "epsilon-underflow"
     needs: ClassVar[tuple[str, ...]] = ("adam/epsilon_share@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.ADAM_EPSILON_UNDERFLOW,
-        Cause.VANISHING_GRADIENTS,
-        Cause.PRECISION_UNDERFLOW,
-        Cause.DEAD_UNITS,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.ADAM_EPSILON_UNDERFLOW: For("second moments are below epsilon"),
+        Cause.PRECISION_UNDERFLOW: Against(),
+        Cause.LR_TOO_LOW: Against("epsilon makes steps small"),
+    }
     quiet_steps: ClassVar[int] = 300
 
     share: float = 0.5

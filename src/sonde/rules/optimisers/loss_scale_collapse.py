@@ -1,7 +1,7 @@
 """OPT003 loss-scale-collapse."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 
 
 class LossScaleCollapseState(NamedTuple):
@@ -53,14 +53,12 @@ class LossScaleCollapse:
 
     code: ClassVar[str] = "OPT003"
     name: ClassVar[str] = "loss-scale-collapse"
+    onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("amp/scale",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.PRECISION_OVERFLOW,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.NONFINITE_INPUT,
-        Cause.ACTIVATION_EXPLOSION,
-        Cause.LR_TOO_HIGH,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.PRECISION_OVERFLOW: (For("the loss scale falls again and again"), For(when=When.ALARM)),
+        Cause.MISSING_LOSS_SCALING: Against("there is a scaler"),
+    }
     quiet_steps: ClassVar[int] = 200
 
     least: float = 1.0

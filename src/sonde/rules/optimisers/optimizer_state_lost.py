@@ -2,13 +2,13 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 from sonde.rules.scene import Fact
 from sonde.rules.tracking import spread
 
@@ -68,7 +68,11 @@ class OptimizerStateLost:
     code: ClassVar[str] = "OPT004"
     name: ClassVar[str] = "optimizer-state-lost"
     needs: ClassVar[tuple[str, ...]] = ("lr", "adam/zero_share@")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.OPTIMIZER_STATE_LOST, Cause.SCHEDULE_MISAPPLIED, Cause.LR_SPIKE)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.OPTIMIZER_STATE_LOST: (For("second moments or the schedule began anew"), For(when=When.ALARM)),
+        Cause.LR_SPIKE: Against("the rate leapt back to its first value and stayed"),
+        Cause.BAD_BATCH: Against("the optimiser began anew"),
+    }
     quiet_steps: ClassVar[int] = 500
 
     share: float = 0.05

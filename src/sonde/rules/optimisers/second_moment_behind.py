@@ -1,12 +1,12 @@
 """OPT002 second-moment-behind."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Onset, Sighting
 
 
 class SecondMomentBehindState(NamedTuple):
@@ -42,14 +42,12 @@ class SecondMomentBehind:
 
     code: ClassVar[str] = "OPT002"
     name: ClassVar[str] = "second-moment-behind"
+    onset: ClassVar[Onset] = Onset.SUDDEN
     needs: ClassVar[tuple[str, ...]] = ("adam/v_ratio@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.BAD_BATCH,
-        Cause.WARMUP_TOO_SHORT,
-        Cause.LR_TOO_HIGH,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.OPTIMIZER_STATE_LOST,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.WARMUP_TOO_SHORT: For(),
+        Cause.BAD_BATCH: For(),
+    }
     quiet_steps: ClassVar[int] = 100
 
     ratio: float = 10.0

@@ -1,6 +1,6 @@
 """OPT005 second-moment-health."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 
 
 class SecondMomentHealthState(NamedTuple):
@@ -46,12 +46,9 @@ class SecondMomentHealth:
     code: ClassVar[str] = "OPT005"
     name: ClassVar[str] = "second-moment-health"
     needs: ClassVar[tuple[str, ...]] = ("adam/v_ratio@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.DEAD_UNITS,
-        Cause.LR_SPIKE,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.BAD_BATCH,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.DEAD_UNITS: For(),
+    }
     quiet_steps: ClassVar[int] = 300
 
     factor: float = 30.0

@@ -1,13 +1,13 @@
 """NUM004 bare-logarithm."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting, When
 from sonde.rules.standing import Standing, stand
 
 
@@ -53,7 +53,9 @@ class BareLogarithm:
     code: ClassVar[str] = "NUM004"
     name: ClassVar[str] = "bare-logarithm"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.LR_TOO_HIGH, Cause.PRECISION_OVERFLOW, Cause.OUTPUT_LOGIT_DRIFT)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.PRECISION_OVERFLOW: For("the loss's exponentials come near their end", when=When.ALARM),
+    }
     quiet_steps: ClassVar[int] = 100
 
     horizon: int = 100

@@ -1,6 +1,6 @@
 """NUM001 gradients-underflow."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import matrices
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 
 _SMALLEST = 2.0**-24  # of fp16, subnormal
 
@@ -52,12 +52,15 @@ class GradientsUnderflow:
     code: ClassVar[str] = "NUM001"
     name: ClassVar[str] = "gradients-underflow"
     needs: ClassVar[tuple[str, ...]] = ("grad/zeros@", "grad/rms@")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.MISSING_LOSS_SCALING,
-        Cause.PRECISION_UNDERFLOW,
-        Cause.VANISHING_GRADIENTS,
-        Cause.DEAD_UNITS,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.MISSING_LOSS_SCALING: (
+            For("gradients are zero or near fp16's smallest number, without a scaler"),
+            For(when=When.ALARM),
+        ),
+        Cause.PRECISION_UNDERFLOW: For(),
+        Cause.NO_LEARNABLE_SIGNAL: Against("gradients are lost in fp16"),
+        Cause.DEAD_UNITS: Against("what is left is as small as fp16's smallest number: rounding"),
+    }
     quiet_steps: ClassVar[int] = 200
 
     share: float = 0.2

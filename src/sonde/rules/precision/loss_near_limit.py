@@ -1,13 +1,13 @@
 """NUM003 loss-near-limit."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 from sonde.rules.standing import Standing, stand
 from sonde.signals.medians import middle
 
@@ -53,11 +53,13 @@ class LossNearLimit:
     code: ClassVar[str] = "NUM003"
     name: ClassVar[str] = "loss-near-limit"
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.PRECISION_OVERFLOW,
-        Cause.WRONG_LOSS_REDUCTION,
-        Cause.UNNORMALISED_INPUTS,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.PRECISION_OVERFLOW: (
+            For("the loss is near its format's largest number"),
+            For("and stays there", when=When.ALARM),
+        ),
+        Cause.LR_TOO_HIGH: Against("the format explains why the loss overflowed", when=When.ALARM),
+    }
     quiet_steps: ClassVar[int] = 100
 
     doublings: float = 2.0

@@ -1,12 +1,12 @@
 """NUM002 overflow-near."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Onset, Sighting, When
 
 
 class OverflowNearState(NamedTuple):
@@ -45,12 +45,11 @@ class OverflowNear:
 
     code: ClassVar[str] = "NUM002"
     name: ClassVar[str] = "overflow-near"
+    onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("act/headroom@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.PRECISION_OVERFLOW,
-        Cause.ACTIVATION_EXPLOSION,
-        Cause.UNNORMALISED_INPUTS,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.PRECISION_OVERFLOW: (For("activations are near the format's largest number"), For(when=When.ALARM)),
+    }
     quiet_steps: ClassVar[int] = 300
 
     doublings: float = 1.5

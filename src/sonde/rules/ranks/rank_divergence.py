@@ -10,7 +10,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.core.records import Float64
 from sonde.rules.ranks.rank_series import Aligned, RankSeries, aligned, outliers
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 
 
 class RankDivergenceState(NamedTuple):
@@ -56,7 +56,9 @@ class RankDivergence:
     code: ClassVar[str] = "DST002"
     name: ClassVar[str] = "rank-divergence"
     needs: ClassVar[tuple[str, ...]] = ("weight/norm",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.RANK_DIVERGENCE,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.RANK_DIVERGENCE: For("replicas differ"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     tolerance: float = 1e-6

@@ -9,7 +9,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.ranks.rank_series import RankSeries, aligned
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 
 
 class StragglerState(NamedTuple):
@@ -49,7 +49,9 @@ class Straggler:
     code: ClassVar[str] = "DST001"
     name: ClassVar[str] = "straggler"
     needs: ClassVar[tuple[str, ...]] = ("time/step", "time/backward")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.STRAGGLER,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.STRAGGLER: For("one rank's own time stands out"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     ratio: float = 1.5

@@ -1,12 +1,12 @@
 """SCH009 first-epoch-spiked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Onset, Sighting
 from sonde.rules.schedules.first_epoch import FirstEpoch
 
 
@@ -41,13 +41,11 @@ class FirstEpochSpiked:
 
     code: ClassVar[str] = "SCH009"
     name: ClassVar[str] = "first-epoch-spiked"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "epoch")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.LR_TOO_HIGH,
-        Cause.WARMUP_TOO_SHORT,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.BAD_BATCH,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LR_TOO_HIGH: For("the first epoch threw the loss up"),
+    }
     quiet_steps: ClassVar[int] = 1000
 
     spike: float = 1.5

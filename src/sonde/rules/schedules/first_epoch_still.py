@@ -1,12 +1,12 @@
 """SCH008 first-epoch-still."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Onset, Sighting
 from sonde.rules.schedules.first_epoch import FirstEpoch
 
 
@@ -41,13 +41,11 @@ class FirstEpochStill:
 
     code: ClassVar[str] = "SCH008"
     name: ClassVar[str] = "first-epoch-still"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "epoch")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.LR_TOO_LOW,
-        Cause.VANISHING_GRADIENTS,
-        Cause.NO_LEARNABLE_SIGNAL,
-        Cause.CLIP_TOO_AGGRESSIVE,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LR_TOO_LOW: For("the first epoch moved nothing"),
+    }
     quiet_steps: ClassVar[int] = 1000
 
     least_fall: float = 0.01

@@ -1,7 +1,7 @@
 """SCH001 lr-jump."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
 
 
 class LrJumpState(NamedTuple):
@@ -58,8 +58,19 @@ class LrJump:
 
     code: ClassVar[str] = "SCH001"
     name: ClassVar[str] = "lr-jump"
+    onset: ClassVar[Onset] = Onset.SUDDEN
     needs: ClassVar[tuple[str, ...]] = ("lr",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.LR_SPIKE, Cause.SCHEDULE_MISAPPLIED, Cause.LR_TOO_HIGH)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LR_SPIKE: For("the rate jumped"),
+        Cause.LR_TOO_HIGH: Against("the rate was another one before"),
+        Cause.BAD_INITIALISATION: Against("it was fine before the rate jumped"),
+        Cause.GAIN_DRIFT: Against(),
+        Cause.EXPLODING_GRADIENTS: Against("the rate jumped first"),
+        Cause.ACTIVATION_EXPLOSION: Against("the rate jumped first"),
+        Cause.DEAD_UNITS: Against("the rate jumped first"),
+        Cause.WEIGHT_NORM_JUMP: Against("the rate jumped: that moved the weights"),
+        Cause.BAD_BATCH: Against("the rate jumped at the time"),
+    }
     quiet_steps: ClassVar[int] = 50
 
     factor: float = 2.0

@@ -1,12 +1,12 @@
 """SCH003 lr-never-decayed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
 
 
 class LrNeverDecayedState(NamedTuple):
@@ -41,8 +41,13 @@ class LrNeverDecayed:
 
     code: ClassVar[str] = "SCH003"
     name: ClassVar[str] = "lr-never-decayed"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("lr", "loss")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.MISSING_LR_DECAY, Cause.LR_TOO_HIGH)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.MISSING_LR_DECAY: For("the rate never fell"),
+        Cause.LABEL_NOISE: Against(),
+        Cause.SCHEDULE_DECAYS_TOO_FAST: Against("the rate never fell"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     least_steps: int = 200

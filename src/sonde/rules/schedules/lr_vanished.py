@@ -1,7 +1,7 @@
 """SCH002 lr-vanished."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.rules.course import Course
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, left
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 
 _MOST_MARKS = 24
 _NOTHING = 1e-6  # of the peak
@@ -72,7 +72,13 @@ class LrVanished:
     code: ClassVar[str] = "SCH002"
     name: ClassVar[str] = "lr-vanished"
     needs: ClassVar[tuple[str, ...]] = ("lr", "loss")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.SCHEDULE_DECAYS_TOO_FAST, Cause.SCHEDULE_MISAPPLIED)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.SCHEDULE_DECAYS_TOO_FAST: For("the rate was gone while the loss still fell", when=When.ALARM),
+        Cause.SCHEDULE_MISAPPLIED: For("the rate is gone", when=When.ALARM),
+        Cause.PLATEAU: Against("the rate is gone: that is why", when=When.ALARM),
+        Cause.NO_LEARNABLE_SIGNAL: Against("the rate is gone"),
+        Cause.LR_TOO_LOW: Against("the rate is small only since it decayed", when=When.ALARM),
+    }
     quiet_steps: ClassVar[int] = 50
 
     gone: float = 0.01

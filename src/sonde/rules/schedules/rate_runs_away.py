@@ -1,14 +1,14 @@
 """SCH007 rate-runs-away."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import latest_typical
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting, When
 
 _LEAST_CHANGES = 16
 _MOST_CHANGES = 64
@@ -59,7 +59,9 @@ class RateRunsAway:
     code: ClassVar[str] = "SCH007"
     name: ClassVar[str] = "rate-runs-away"
     needs: ClassVar[tuple[str, ...]] = ("lr",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.LR_TOO_HIGH, Cause.SCHEDULE_MISAPPLIED)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LR_TOO_HIGH: For("the rate grows without end", when=When.ALARM),
+    }
     quiet_steps: ClassVar[int] = 50
 
     growth: float = 10.0

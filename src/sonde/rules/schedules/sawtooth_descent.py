@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.signals.oscillation import Oscillation, OscillationState
 
 _OSCILLATION = Oscillation(window=128, min_values=64)
@@ -51,7 +51,9 @@ class SawtoothDescent:
     code: ClassVar[str] = "SCH006"
     name: ClassVar[str] = "sawtooth-descent"
     needs: ClassVar[tuple[str, ...]] = ("loss",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.LR_TOO_HIGH, Cause.BAD_BATCH, Cause.MISSING_CLIPPING)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.MISSING_CLIPPING: For("again and again"),
+    }
     quiet_steps: ClassVar[int] = 200
 
     teeth: int = 3

@@ -1,7 +1,7 @@
 """SCH005 schedule-per-batch."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 
 _MOST_DROPS = 16
 
@@ -56,7 +56,16 @@ class SchedulePerBatch:
     code: ClassVar[str] = "SCH005"
     name: ClassVar[str] = "schedule-per-batch"
     needs: ClassVar[tuple[str, ...]] = ("lr",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.SCHEDULE_MISAPPLIED, Cause.SCHEDULE_DECAYS_TOO_FAST)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.SCHEDULE_MISAPPLIED: (
+            For("drops meant for epochs come with batches"),
+            For("in stairs, as one means them for epochs", when=When.ALARM),
+        ),
+        Cause.SCHEDULE_DECAYS_TOO_FAST: (
+            For("it is stepped at the wrong place"),
+            Against("it is stepped at the wrong place", when=When.ALARM),
+        ),
+    }
     quiet_steps: ClassVar[int] = 200
 
     least_drops: int = 3

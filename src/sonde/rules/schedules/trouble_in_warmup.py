@@ -1,7 +1,7 @@
 """SCH004 trouble-in-warmup."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting, When
 
 
 class TroubleInWarmupState(NamedTuple):
@@ -58,7 +58,10 @@ class TroubleInWarmup:
     code: ClassVar[str] = "SCH004"
     name: ClassVar[str] = "trouble-in-warmup"
     needs: ClassVar[tuple[str, ...]] = ("lr", "loss")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.WARMUP_TOO_SHORT, Cause.LR_TOO_HIGH, Cause.BAD_INITIALISATION)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.WARMUP_TOO_SHORT: (For("it went wrong in the first steps at the full rate"), For(when=When.ALARM)),
+        Cause.LR_TOO_HIGH: For(),
+    }
     quiet_steps: ClassVar[int] = 100
 
     short: int = 20

@@ -1,7 +1,7 @@
 """SYS003 data-bound."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 from sonde.rules.systems.throughput_drop import own_share
 
 
@@ -57,7 +57,10 @@ class DataBound:
     code: ClassVar[str] = "SYS003"
     name: ClassVar[str] = "data-bound"
     needs: ClassVar[tuple[str, ...]] = ("time/data", "time/step")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.DATA_STALL,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.DATA_STALL: For("time goes into waiting for data"),
+        Cause.SLOWDOWN: Against("the data are late"),
+    }
     quiet_steps: ClassVar[int] = 60
 
     window: int = 60

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.rules.scene import Scene
 
 _TAG = "device/utilisation"
@@ -52,7 +52,9 @@ class GpuIdles:
     code: ClassVar[str] = "SYS009"
     name: ClassVar[str] = "gpu-idles"
     needs: ClassVar[tuple[str, ...]] = (_TAG,)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.DATA_STALL, Cause.SLOWDOWN)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.DATA_STALL: For("the GPU idles"),
+    }
     quiet_steps: ClassVar[int] = 1000
 
     least: float = 0.5

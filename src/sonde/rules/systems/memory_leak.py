@@ -1,13 +1,13 @@
 """SYS004 memory-leak."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 from sonde.rules.systems.growth import History, extended, steady_growth
 
 _TAGS = ("memory/allocated", "host/rss")
@@ -51,7 +51,10 @@ class MemoryLeak:
     code: ClassVar[str] = "SYS004"
     name: ClassVar[str] = "memory-leak"
     needs: ClassVar[tuple[str, ...]] = ("host/rss",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.MEMORY_LEAK,)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.MEMORY_LEAK: For("memory grows linearly"),
+        Cause.SLOWDOWN: Against("the leak may explain it"),
+    }
     quiet_steps: ClassVar[int] = 300
 
     min_readings: int = 9

@@ -1,12 +1,12 @@
 """SYS005 memory-near-limit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 
 
 class MemoryNearLimitState(NamedTuple):
@@ -43,7 +43,9 @@ class MemoryNearLimit:
     code: ClassVar[str] = "SYS005"
     name: ClassVar[str] = "memory-near-limit"
     needs: ClassVar[tuple[str, ...]] = ("memory/peak", "memory/total")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.MEMORY_NEAR_LIMIT, Cause.MEMORY_LEAK)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.MEMORY_NEAR_LIMIT: For("tensors take nearly all"),
+    }
     quiet_steps: ClassVar[int] = 300
 
     limit: float = 0.95

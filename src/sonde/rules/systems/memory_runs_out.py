@@ -1,13 +1,13 @@
 """SYS008 memory-runs-out."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.rules.systems.growth import Growth, History, extended, steady_growth
 from sonde.rules.systems.sizes import sized
 
@@ -52,7 +52,9 @@ class MemoryRunsOut:
     code: ClassVar[str] = "SYS008"
     name: ClassVar[str] = "memory-runs-out"
     needs: ClassVar[tuple[str, ...]] = ("memory/allocated", "host/available")
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.MEMORY_LEAK, Cause.MEMORY_NEAR_LIMIT)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.MEMORY_LEAK: For("memory grows until it is used up"),
+    }
     quiet_steps: ClassVar[int] = 300
 
     min_readings: int = 9

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.rules.scene import Scene
 from sonde.rules.systems.sizes import sized
 
@@ -72,7 +72,9 @@ class OutOfMemory:
     code: ClassVar[str] = "SYS007"
     name: ClassVar[str] = "out-of-memory"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.MEMORY_NEAR_LIMIT, Cause.MEMORY_LEAK)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.MEMORY_NEAR_LIMIT: For("an allocation failed"),
+    }
     quiet_steps: ClassVar[int] = 300
 
     def init(self) -> OutOfMemoryState:

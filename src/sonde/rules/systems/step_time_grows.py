@@ -1,7 +1,7 @@
 """SYS002 step-time-grows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 from sonde.rules.systems.throughput_drop import own_share
 from sonde.rules.systems.workload import Workload
 from sonde.signals.medians import middle
@@ -66,7 +66,9 @@ class StepTimeGrows:
     code: ClassVar[str] = "SYS002"
     name: ClassVar[str] = "step-time-grows"
     needs: ClassVar[tuple[str, ...]] = ("time/step",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.SLOWDOWN, Cause.MEMORY_LEAK)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.SLOWDOWN: For("step time grows"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     correlation: float = 0.75

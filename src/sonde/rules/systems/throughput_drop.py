@@ -1,7 +1,7 @@
 """SYS001 throughput-drop."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Onset, Sighting
 from sonde.rules.systems.workload import Workload
 
 _TAGS = ("throughput/tokens_per_s", "throughput/samples_per_s")
@@ -66,8 +66,11 @@ class ThroughputDrop:
 
     code: ClassVar[str] = "SYS001"
     name: ClassVar[str] = "throughput-drop"
+    onset: ClassVar[Onset] = Onset.SUDDEN
     needs: ClassVar[tuple[str, ...]] = ("time/step",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.SLOWDOWN, Cause.DATA_STALL, Cause.STRAGGLER)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.SLOWDOWN: For("speed fell and stayed"),
+    }
     quiet_steps: ClassVar[int] = 60
 
     block: int = 12

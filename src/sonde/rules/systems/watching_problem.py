@@ -1,12 +1,12 @@
 """SYS006 watching-problem."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, Look, Sighting
 
 
 class WatchingProblemState(NamedTuple):
@@ -43,7 +43,7 @@ class WatchingProblem:
     code: ClassVar[str] = "SYS006"
     name: ClassVar[str] = "watching-problem"
     needs: ClassVar[tuple[str, ...]] = ()
-    causes: ClassVar[tuple[Cause, ...]] = ()
+    points_to: ClassVar[Mapping[Cause, Claims]] = {}
     quiet_steps: ClassVar[int] = 1000
 
     def init(self) -> WatchingProblemState:

@@ -1,7 +1,7 @@
 """UPD003 layer-not-learning."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -11,7 +11,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import latest_matrices
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 from sonde.signals.peers import against_peers
 
 
@@ -64,14 +64,12 @@ class LayerNotLearning:
     code: ClassVar[str] = "UPD003"
     name: ClassVar[str] = "layer-not-learning"
     needs: ClassVar[tuple[str, ...]] = ("update/norm@", "grad/norm@")
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.FROZEN_LAYER,
-        Cause.PARAMETER_NOT_IN_OPTIMIZER,
-        Cause.PRECISION_UNDERFLOW,
-        Cause.VANISHING_GRADIENTS,
-        Cause.DISCONNECTED_LAYER,
-        Cause.BAD_INITIALISATION,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.FROZEN_LAYER: For("a parameter has gradients and never moves"),
+        Cause.PRECISION_UNDERFLOW: For(),
+        Cause.PARAMETER_NOT_IN_OPTIMIZER: For(),
+        Cause.DISCONNECTED_LAYER: Against(),
+    }
     quiet_steps: ClassVar[int] = 200
 
     first_steps: int = 3

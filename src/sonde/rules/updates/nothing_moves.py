@@ -1,6 +1,6 @@
 """UPD006 nothing-moves."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 
 
 class NothingMovesState(NamedTuple):
@@ -53,14 +53,12 @@ class NothingMoves:
     code: ClassVar[str] = "UPD006"
     name: ClassVar[str] = "nothing-moves"
     needs: ClassVar[tuple[str, ...]] = ("update/norm@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.ZERO_GRAD_MISPLACED,
-        Cause.FROZEN_LAYER,
-        Cause.PARAMETER_NOT_IN_OPTIMIZER,
-        Cause.DISCONNECTED_LAYER,
-        Cause.PRECISION_UNDERFLOW,
-        Cause.DEAD_UNITS,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.ZERO_GRAD_MISPLACED: For("no weight changes though the optimiser steps"),
+        Cause.DEAD_UNITS: For(),
+        Cause.LR_TOO_LOW: Against(),
+        Cause.NO_LEARNABLE_SIGNAL: Against(),
+    }
     quiet_steps: ClassVar[int] = 100
 
     patience: int = 4

@@ -1,6 +1,6 @@
 """UPD004 update-jump."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Onset, Sighting
 from sonde.rules.tracking import Tracked, track
 from sonde.signals.robust_z import RobustZ
 
@@ -45,14 +45,12 @@ class UpdateJump:
 
     code: ClassVar[str] = "UPD004"
     name: ClassVar[str] = "update-jump"
+    onset: ClassVar[Onset] = Onset.AT_A_LOOK
     needs: ClassVar[tuple[str, ...]] = ("update/ratio@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.LR_SPIKE,
-        Cause.OPTIMIZER_STATE_LOST,
-        Cause.BAD_BATCH,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.MISSING_CLIPPING,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LR_SPIKE: For("updates jumped at one step"),
+        Cause.OPTIMIZER_STATE_LOST: For(),
+    }
     quiet_steps: ClassVar[int] = 50
 
     score: float = 6.0

@@ -1,6 +1,6 @@
 """UPD005 updates-rounded-away."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.core.records import Float64, Int64
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 
 
 class UpdatesRoundedAwayState(NamedTuple):
@@ -56,11 +56,11 @@ class UpdatesRoundedAway:
     code: ClassVar[str] = "UPD005"
     name: ClassVar[str] = "updates-rounded-away"
     needs: ClassVar[tuple[str, ...]] = ("update/absmax@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.PRECISION_UNDERFLOW,
-        Cause.LR_TOO_LOW,
-        Cause.ADAM_EPSILON_UNDERFLOW,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.PRECISION_UNDERFLOW: For("updates span a few spacings of the weights"),
+        Cause.LR_TOO_LOW: Against(),
+        Cause.FROZEN_LAYER: Against("the update is rounded away"),
+    }
     quiet_steps: ClassVar[int] = 200
 
     bits: int = 3

@@ -1,7 +1,7 @@
 """UPD001 updates-too-large."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -12,7 +12,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import latest_matrices, latest_typical
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_lost, is_stuck
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
 
 
 class UpdatesTooLargeState(NamedTuple):
@@ -57,15 +57,35 @@ class UpdatesTooLarge:
     code: ClassVar[str] = "UPD001"
     name: ClassVar[str] = "updates-too-large"
     needs: ClassVar[tuple[str, ...]] = ("update/ratio@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.LR_TOO_HIGH,
-        Cause.WARMUP_TOO_SHORT,
-        Cause.LR_SPIKE,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.WRONG_LOSS_REDUCTION,
-        Cause.ACCUMULATION_NOT_SCALED,
-        Cause.MISSING_ZERO_GRAD,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LR_TOO_HIGH: (
+            For("steps change most layers by far too much"),
+            For("steps were too large before the loss climbed", when=When.FIRST),
+            For(when=When.ALARM),
+        ),
+        Cause.WARMUP_TOO_SHORT: For(),
+        Cause.EXPLODING_GRADIENTS: (For(), Against("steps were too large before the gradient grew", when=When.FIRST)),
+        Cause.WRONG_LOSS_REDUCTION: For(),
+        Cause.BATCH_TOO_SMALL: For(),
+        Cause.ATTENTION_LOGIT_GROWTH: (
+            Against("too large steps explain it", when=When.ALARM),
+            Against("steps are too large in most layers: that explains it"),
+            Against("steps were too large in most layers before it", when=When.FIRST),
+        ),
+        Cause.BAD_INITIALISATION: Against(when=When.FIRST),
+        Cause.ACTIVATION_EXPLOSION: (Against("too large steps made them grow", when=When.FIRST), Against()),
+        Cause.GAIN_DRIFT: Against(when=When.ALARM),
+        Cause.MISSING_CLIPPING: Against("steps were too large before", when=When.FIRST),
+        Cause.NO_LEARNABLE_SIGNAL: Against("steps are too large to learn"),
+        Cause.OUTPUT_LOGIT_DRIFT: Against("too large steps explain it", when=When.ALARM),
+        Cause.PRECISION_OVERFLOW: Against("too large steps explain it"),
+        Cause.ATTENTION_ENTROPY_COLLAPSE: Against("steps are too large in most layers: that explains it"),
+        Cause.WEIGHT_NORM_JUMP: Against("steps were too large in most layers"),
+        Cause.DEAD_UNITS: Against("too large steps killed them", when=When.ALARM),
+        Cause.EMBEDDING_NORM_GROWTH: Against("too large steps explain it", when=When.ALARM),
+        Cause.CLIP_TOO_AGGRESSIVE: Against(),
+        Cause.LR_TOO_LOW: Against(),
+    }
     quiet_steps: ClassVar[int] = 200
 
     limit: float = 0.1

@@ -1,6 +1,6 @@
 """UPD002 updates-too-small."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.rules.cosines import take_cosine, typical
 from sonde.rules.depth import latest_matrices, latest_typical
 from sonde.rules.progress import Descent, DescentState, is_lost, is_slow, is_stuck
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 from sonde.signals.phases import Phase
 
 
@@ -57,16 +57,20 @@ class UpdatesTooSmall:
 
     code: ClassVar[str] = "UPD002"
     name: ClassVar[str] = "updates-too-small"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("update/ratio@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.LR_TOO_LOW,
-        Cause.CLIP_TOO_AGGRESSIVE,
-        Cause.CLIP_BEFORE_UNSCALE,
-        Cause.ADAM_EPSILON_UNDERFLOW,
-        Cause.PRECISION_UNDERFLOW,
-        Cause.BATCH_TOO_LARGE,
-        Cause.SCHEDULE_MISAPPLIED,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LR_TOO_LOW: (For("weights hardly move in any layer"), For(when=When.ALARM)),
+        Cause.ADAM_EPSILON_UNDERFLOW: For(),
+        Cause.CLIP_TOO_AGGRESSIVE: For(),
+        Cause.VANISHING_GRADIENTS: Against("early layers hardly move"),
+        Cause.NO_LEARNABLE_SIGNAL: (
+            Against(),
+            Against("weights hardly move: nobody can tell what there is to learn", when=When.ALARM),
+        ),
+        Cause.MISSING_ZERO_GRAD: Against(),
+        Cause.LR_TOO_HIGH: Against(),
+    }
     quiet_steps: ClassVar[int] = 200
 
     agree: float = 0.3

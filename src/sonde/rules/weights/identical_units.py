@@ -1,6 +1,6 @@
 """WGT005 identical-units."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.core.parameter_kinds import Kind
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Sighting
 
 
 class IdenticalUnitsState(NamedTuple):
@@ -52,7 +52,10 @@ class IdenticalUnits:
     code: ClassVar[str] = "WGT005"
     name: ClassVar[str] = "identical-units"
     needs: ClassVar[tuple[str, ...]] = ("weight/std@",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.SYMMETRIC_INITIALISATION, Cause.DEAD_UNITS)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.SYMMETRIC_INITIALISATION: For("all units of a layer are the same"),
+        Cause.WARMUP_TOO_SHORT: Against("units are the same from the start"),
+    }
     quiet_steps: ClassVar[int] = 2000
 
     rank: float = 1.1

@@ -1,6 +1,6 @@
 """WGT001 non-finite-weight."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Onset, Sighting
 
 
 class NonFiniteWeightState(NamedTuple):
@@ -43,16 +43,11 @@ class NonFiniteWeight:
 
     code: ClassVar[str] = "WGT001"
     name: ClassVar[str] = "non-finite-weight"
+    onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("weight/nonfinite@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.EXPLODING_GRADIENTS,
-        Cause.LR_TOO_HIGH,
-        Cause.NONFINITE_INPUT,
-        Cause.PRECISION_OVERFLOW,
-        Cause.MISSING_CLIPPING,
-        Cause.BAD_BATCH,
-        Cause.ACTIVATION_EXPLOSION,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.EXPLODING_GRADIENTS: For("and in weights that are not finite"),
+    }
     quiet_steps: ClassVar[int] = 50
 
     def init(self) -> NonFiniteWeightState:

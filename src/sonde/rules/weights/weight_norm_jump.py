@@ -1,7 +1,7 @@
 """WGT002 weight-norm-jump."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -12,7 +12,7 @@ from sonde.core.findings import Evidence, Severity
 from sonde.core.parameter_kinds import Kind
 from sonde.rules.kinds import Kinds
 from sonde.rules.picture import Picture
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 from sonde.rules.scene import Layers
 from sonde.rules.tracking import spread
 from sonde.signals.medians import middle
@@ -72,15 +72,21 @@ class WeightNormJump:
 
     code: ClassVar[str] = "WGT002"
     name: ClassVar[str] = "weight-norm-jump"
+    onset: ClassVar[Onset] = Onset.AT_A_LOOK
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.WEIGHT_NORM_JUMP,
-        Cause.LR_SPIKE,
-        Cause.LR_TOO_HIGH,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.MISSING_CLIPPING,
-        Cause.OPTIMIZER_STATE_LOST,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.WEIGHT_NORM_JUMP: (
+            For("weights became other ones between two looks"),
+            For(when=When.ALARM),
+            For("one parameter alone became another: no step does that", when=When.ONE_PLACE),
+        ),
+        Cause.LR_TOO_HIGH: For("weights were thrown about"),
+        Cause.BAD_BATCH: (
+            For("weights became other ones"),
+            Against("one parameter alone became another: no batch does that", when=When.ONE_PLACE),
+        ),
+        Cause.MISSING_CLIPPING: Against("weights became other ones first"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     factor: float = 10.0

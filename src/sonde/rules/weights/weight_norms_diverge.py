@@ -1,14 +1,14 @@
 """WGT003 weight-norms-diverge."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.core.parameter_kinds import Kind
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 
 
 class WeightNormsDivergeState(NamedTuple):
@@ -49,13 +49,13 @@ class WeightNormsDiverge:
     code: ClassVar[str] = "WGT003"
     name: ClassVar[str] = "weight-norms-diverge"
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.LR_TOO_HIGH,
-        Cause.EMBEDDING_NORM_GROWTH,
-        Cause.GRADIENT_IMBALANCE,
-        Cause.WEIGHT_NORM_JUMP,
-        Cause.WEIGHT_DECAY_TOO_STRONG,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LR_TOO_HIGH: For(),
+        Cause.EMBEDDING_NORM_GROWTH: For(),
+        Cause.GRADIENT_IMBALANCE: For(),
+        Cause.WEIGHT_NORM_JUMP: For(),
+        Cause.WEIGHT_DECAY_TOO_STRONG: For(),
+    }
     quiet_steps: ClassVar[int] = 200
 
     apart: float = 1000.0

@@ -1,7 +1,7 @@
 """WGT007 weights-compound."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -11,7 +11,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import matrices
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 from sonde.signals.phases import Phase
 
 _MOST = 64
@@ -62,8 +62,15 @@ class WeightsCompound:
 
     code: ClassVar[str] = "WGT007"
     name: ClassVar[str] = "weights-compound"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.GAIN_DRIFT, Cause.EXPLODING_GRADIENTS, Cause.LR_TOO_HIGH)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.GAIN_DRIFT: (
+            For("weights grow by the same percentage all the time"),
+            For("and the loss no longer falls", when=When.ALARM),
+        ),
+        Cause.MISSING_LR_DECAY: Against("what grows is the weights, not the noise", when=When.ALARM),
+    }
     quiet_steps: ClassVar[int] = 400
 
     growth: float = 0.3

@@ -1,14 +1,14 @@
 """WGT004 weights-shrink."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.levels import has_level, left
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 
 
 class WeightsShrinkState(NamedTuple):
@@ -56,8 +56,17 @@ class WeightsShrink:
 
     code: ClassVar[str] = "WGT004"
     name: ClassVar[str] = "weights-shrink"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("weight/norm",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.WEIGHT_DECAY_TOO_STRONG, Cause.NO_LEARNABLE_SIGNAL, Cause.DEAD_UNITS)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.WEIGHT_DECAY_TOO_STRONG: (For("weights wither and the loss stays at guessing"), For(when=When.ALARM)),
+        Cause.UNDERFITTING: Against("weights wither: decay does it"),
+        Cause.LR_TOO_HIGH: Against("weights wither"),
+        Cause.GRADIENT_IMBALANCE: Against("weights wither"),
+        Cause.WARMUP_TOO_SHORT: Against("weights wither"),
+        Cause.MISSING_LOSS_SCALING: Against("weights wither: the gradients go with them"),
+        Cause.NO_LEARNABLE_SIGNAL: Against("weights wither: decay does it"),
+    }
     quiet_steps: ClassVar[int] = 100
 
     shrunk: float = 0.75

@@ -1,6 +1,6 @@
 """WGT008 weights-start-over."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.core.parameter_kinds import Kind
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Claims, For, Look, Sighting
 
 _CONFIRMED = 8  # losses after the look that must be as high
 
@@ -58,7 +58,9 @@ class WeightsStartOver:
     code: ClassVar[str] = "WGT008"
     name: ClassVar[str] = "weights-start-over"
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
-    causes: ClassVar[tuple[Cause, ...]] = (Cause.STATE_RESET, Cause.WEIGHT_NORM_JUMP)
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.STATE_RESET: For("the weights are new ones again"),
+    }
     quiet_steps: ClassVar[int] = 300
 
     moved: float = 0.03

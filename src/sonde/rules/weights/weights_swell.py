@@ -1,7 +1,7 @@
 """WGT006 weights-swell."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import matrices
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Look, Sighting
+from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
 from sonde.signals.medians import middle
 
 
@@ -55,16 +55,19 @@ class WeightsSwell:
 
     code: ClassVar[str] = "WGT006"
     name: ClassVar[str] = "weights-swell"
+    onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
-    causes: ClassVar[tuple[Cause, ...]] = (
-        Cause.LR_TOO_HIGH,
-        Cause.WARMUP_TOO_SHORT,
-        Cause.EXPLODING_GRADIENTS,
-        Cause.WRONG_LOSS_REDUCTION,
-        Cause.UNNORMALISED_INPUTS,
-        Cause.ACCUMULATION_NOT_SCALED,
-        Cause.MISSING_ZERO_GRAD,
-    )
+    points_to: ClassVar[Mapping[Cause, Claims]] = {
+        Cause.LR_TOO_HIGH: (
+            For("weights are replaced, not refined"),
+            For("and training suffers from it", when=When.ALARM),
+        ),
+        Cause.OUTPUT_LOGIT_DRIFT: Against("all weights grew, and the logits with them"),
+        Cause.GAIN_DRIFT: Against("weights grew at once, which is no drift"),
+        Cause.EMBEDDING_NORM_GROWTH: Against("all weights grew, not embeddings alone"),
+        Cause.ATTENTION_LOGIT_GROWTH: Against("all weights grew, not those of attention alone"),
+        Cause.ATTENTION_ENTROPY_COLLAPSE: Against("all weights grew, not those of attention alone"),
+    }
     quiet_steps: ClassVar[int] = 400
 
     growth: float = 3.0
