@@ -30,13 +30,15 @@ class Signs:
                 by_code[finding.code] = finding
         lost = by_code[NonFiniteLoss.code].first_step if NonFiniteLoss.code in by_code else sys.maxsize
         seen = {code: finding for code, finding in by_code.items() if self._is_in_time(finding, onset, lost)}
-        began = {code: self.onset(finding) for code, finding in seen.items() if finding.severity.is_alarm}
+        dated = {code: finding for code, finding in seen.items() if self._kind(finding) is not Onset.BACKDATED}
         signs = dict(seen)
         for code, finding in seen.items():
             met = [When.ALARM] if finding.severity.is_alarm else []
             met += [When.PLACED] if finding.where else []
             met += [When.ONE_PLACE] if len(finding.where) == 1 else []
-            if finding.first_step < min((step for other, step in began.items() if other != code), default=sys.maxsize):
+            others = [other for other in dated.values() if other is not finding]
+            is_late = any(other.severity.is_alarm and other.first_step <= finding.first_step for other in others)
+            if not is_late and any(other.first_step > finding.first_step for other in others):
                 met.append(When.FIRST)
             signs |= {f"{code}{when}": finding for when in met}
         return signs

@@ -66,7 +66,7 @@ class When(enum.StrEnum):
     ONE_PLACE = "@1"
     """It names one place only."""
     FIRST = "^"
-    """It began before every other alarm that tells its onset."""
+    """No alarm that tells its onset began before it or with it, and something else began later."""
 
 
 @final
