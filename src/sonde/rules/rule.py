@@ -1,4 +1,7 @@
-"""What a rule is: it looks at one scene after the other and says when it sees its condition."""
+"""What a rule is: it looks at one step after the other and says when it sees its condition.
+
+All that a rule is written with can be imported from here.
+"""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -8,6 +11,24 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
 from sonde.rules.picture import Picture
 from sonde.rules.scene import Scene, Scenes
+
+__all__ = [
+    "HEADINGS",
+    "Against",
+    "Cause",
+    "Claims",
+    "Evidence",
+    "For",
+    "Look",
+    "Onset",
+    "Rule",
+    "Severity",
+    "Sighting",
+    "When",
+    "causes_of",
+    "claims_of",
+    "onset_of",
+]
 
 
 class Sighting(NamedTuple):
@@ -37,6 +58,12 @@ class Look(NamedTuple):
     """The latest value of every layer, for statistics that are measured in turns."""
     picture: Picture
     """The whole: the loss and its history, the schedule, gradients and updates as a whole."""
+
+    def evidence(self, tag: str, value: float | None = None, expected: float | None = None) -> Evidence:
+        """A number of this step, the measured one unless another is given, against what was expected."""
+        return Evidence(
+            tag=tag, step=self.scene.step, value=self.scene.value(tag) if value is None else value, expected=expected
+        )
 
 
 class Onset(enum.Enum):

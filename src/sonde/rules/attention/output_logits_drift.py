@@ -7,11 +7,9 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.core.records import Float64, Int64
 from sonde.rules.progress import is_lost
-from sonde.rules.rule import Claims, For, Look, Sighting, When
+from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
 _T = TypeVar("_T")
 

@@ -7,12 +7,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.course import Course, line_through
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 from sonde.rules.standing import Standing, stand
 from sonde.signals.phases import Phase
 

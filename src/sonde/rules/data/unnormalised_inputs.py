@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Severity
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 from sonde.rules.standing import Standing, stand
 
 

@@ -7,12 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.generalisation.turns import Turn, clear_turn
 from sonde.rules.levels import untrained
-from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 
 _ENOUGH = 7
 

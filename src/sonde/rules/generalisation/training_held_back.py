@@ -7,11 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
-from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,12 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import latest_typical
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
-from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
 _CRAWLING = {7: 0.8, 8: 0.8, 9: 1.0, 10: 1.0}

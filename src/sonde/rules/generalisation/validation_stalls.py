@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.assessment import assess
 from sonde.rules.generalisation.epochs import Epochs
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Claims, For, Look, Sighting
+from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

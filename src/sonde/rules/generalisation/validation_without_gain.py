@@ -7,12 +7,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, left
 from sonde.rules.losses.loss_plateau import MEANINGS
-from sonde.rules.rule import Claims, For, Look, Onset, Sighting
+from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 from sonde.signals import lines
 from sonde.signals.stalls import Stall, stall
 

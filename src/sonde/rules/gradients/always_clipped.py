@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.progress import Descent, DescentState, is_slow, is_stuck
-from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 
 
 class AlwaysClippedState(NamedTuple):

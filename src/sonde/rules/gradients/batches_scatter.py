@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Against, Claims, For, Look, Sighting
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
 
 
 class BatchesScatterState(NamedTuple):

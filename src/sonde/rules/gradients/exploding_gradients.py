@@ -8,12 +8,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import latest_matrices, matrices, slope
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_hurt, is_lost
-from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 from sonde.signals.growth import Growth, GrowthState
 
 

@@ -6,11 +6,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import kind_of, matrices, slope
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 from sonde.rules.scene import Layers
 
 

@@ -6,11 +6,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.core.records import Float64
 from sonde.rules.depth import latest_matrices
-from sonde.rules.rule import Claims, For, Look, Sighting
+from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.rules.tracking import spread
 from sonde.signals.peers import against_peers
 

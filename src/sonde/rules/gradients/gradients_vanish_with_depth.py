@@ -6,12 +6,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import matrices, slope
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_stuck
-from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
 

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Severity
-from sonde.rules.rule import Claims, For, Look, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 from sonde.rules.standing import Standing, stand
 
 

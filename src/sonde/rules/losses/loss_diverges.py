@@ -8,9 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Against, Claims, For, Look, Sighting
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.signals.growth import Growth, GrowthState
 from sonde.signals.medians import middle
 

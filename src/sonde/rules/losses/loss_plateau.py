@@ -7,12 +7,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.course import Course
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, left
-from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 from sonde.signals.stalls import Stall, stall
 

@@ -7,11 +7,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.levels import has_level
 from sonde.rules.picture import Picture
-from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 from sonde.signals.medians import middle
 from sonde.signals.robust_z import RobustZ, RobustZState
 

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Claims, For, Look, Sighting, When
+from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 from sonde.signals.medians import middle
 
 _MEMORY = 33

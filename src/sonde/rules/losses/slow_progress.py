@@ -7,13 +7,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.course import Course
 from sonde.rules.depth import latest_typical
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, left
-from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
 

@@ -7,10 +7,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.core.records import Float64
-from sonde.rules.rule import Claims, For, Look, Sighting
+from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.signals.cusum import Cusum, CusumState, threshold_for
 from sonde.signals.forecast import Forecast, ForecastState
 

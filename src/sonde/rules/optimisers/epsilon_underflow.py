@@ -6,11 +6,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import latest_typical
 from sonde.rules.progress import is_stuck
-from sonde.rules.rule import Against, Claims, For, Look, Sighting
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.rules.tracking import spread
 
 

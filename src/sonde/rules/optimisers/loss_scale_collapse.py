@@ -7,9 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 
 
 class LossScaleCollapseState(NamedTuple):

@@ -6,9 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Claims, For, Look, Sighting
+from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 
 
 class SecondMomentHealthState(NamedTuple):

@@ -6,10 +6,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import matrices
-from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
 _SMALLEST = 2.0**-24  # of fp16, subnormal
 

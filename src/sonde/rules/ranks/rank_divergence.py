@@ -6,11 +6,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.core.records import Float64
 from sonde.rules.ranks.rank_series import Aligned, RankSeries, aligned, outliers
-from sonde.rules.rule import Claims, For, Look, Sighting
+from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 
 
 class RankDivergenceState(NamedTuple):

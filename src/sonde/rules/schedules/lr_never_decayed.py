@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 
 
 class LrNeverDecayedState(NamedTuple):

@@ -5,12 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.course import Course
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, left
-from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
 _MOST_MARKS = 24
 _NOTHING = 1e-6  # of the peak

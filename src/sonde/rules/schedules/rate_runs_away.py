@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import latest_typical
-from sonde.rules.rule import Claims, For, Look, Sighting, When
+from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
 _LEAST_CHANGES = 16
 _MOST_CHANGES = 64

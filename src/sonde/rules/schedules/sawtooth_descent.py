@@ -8,10 +8,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Claims, For, Look, Sighting
+from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.signals.oscillation import Oscillation, OscillationState
 
 _OSCILLATION = Oscillation(window=128, min_values=64)

@@ -7,10 +7,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Claims, For, Look, Sighting, When
+from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
 
 class TroubleInWarmupState(NamedTuple):

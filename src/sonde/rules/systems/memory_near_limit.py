@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Claims, For, Look, Sighting
+from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 
 
 class MemoryNearLimitState(NamedTuple):

@@ -7,9 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Claims, For, Look, Sighting
+from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.rules.systems.throughput_drop import own_share
 from sonde.rules.systems.workload import Workload
 from sonde.signals.medians import middle

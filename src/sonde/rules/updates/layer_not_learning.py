@@ -7,11 +7,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import latest_matrices
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Against, Claims, For, Look, Sighting
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.signals.peers import against_peers
 
 

@@ -7,12 +7,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.depth import latest_matrices, latest_typical
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_lost, is_stuck
-from sonde.rules.rule import Against, Claims, For, Look, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
 
 class UpdatesTooLargeState(NamedTuple):

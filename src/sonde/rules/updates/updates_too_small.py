@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.rules.cosines import take_cosine, typical
 from sonde.rules.depth import latest_matrices, latest_typical
 from sonde.rules.progress import Descent, DescentState, is_lost, is_slow, is_stuck
-from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
 

@@ -6,11 +6,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.core.parameter_kinds import Kind
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Against, Claims, For, Look, Sighting
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
 
 
 class IdenticalUnitsState(NamedTuple):

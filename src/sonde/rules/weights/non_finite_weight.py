@@ -6,9 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
-from sonde.rules.rule import Claims, For, Look, Onset, Sighting
+from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 
 
 class NonFiniteWeightState(NamedTuple):

@@ -7,12 +7,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.causes import Cause
-from sonde.core.findings import Evidence, Severity
 from sonde.core.parameter_kinds import Kind
 from sonde.rules.kinds import Kinds
 from sonde.rules.picture import Picture
-from sonde.rules.rule import Against, Claims, For, Look, Onset, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 from sonde.rules.scene import Layers
 from sonde.rules.tracking import spread
 from sonde.signals.medians import middle
