@@ -5,34 +5,40 @@ import pytest
 from sonde.core.causes import Cause
 from sonde.core.findings import Finding, Severity
 from sonde.diagnosis.evidence import rows_of
-from sonde.diagnosis.ranking import Ranking
+from sonde.diagnosis.ranking import OF_FINITE_LOSSES, Ranking
 from sonde.diagnosis.weights import PRIORS, WEIGHTS
 from sonde.rules.catalogue import RULES
 
 NAMES = {rule.code: rule.name for rule in RULES}
 
 
+RANKING = Ranking([rule() for rule in RULES])
+
+
+def found(one: str) -> Finding:
+    """A finding as `CODE`, or `CODE!` for an alarm, with `@place` and `:step`."""
+    text, _, step = one.partition(":")
+    text, *where = text.split("@")
+    code = text.rstrip("!")
+    return Finding(
+        code=code,
+        name=NAMES[code],
+        severity=Severity.WARNING if text.endswith("!") else Severity.INFO,
+        first_step=int(step or 0),
+        last_step=600,
+        open=True,
+        where=tuple(where),
+        message="it was seen",
+    )
+
+
 def named(*seen: str) -> Cause:
-    """The first cause of the first alarm, of findings as `CODE`, or `CODE!` for alarms, with `@place` and `:step`."""
-    findings = []
-    for one in seen:
-        text, _, step = one.partition(":")
-        text, *where = text.split("@")
-        code = text.rstrip("!")
-        findings.append(
-            Finding(
-                code=code,
-                name=NAMES[code],
-                severity=Severity.WARNING if text.endswith("!") else Severity.INFO,
-                first_step=int(step or 0),
-                last_step=600,
-                open=True,
-                where=tuple(where),
-                message="it was seen",
-            )
-        )
-    ranking = Ranking([rule() for rule in RULES])
-    return ranking.ordered([ranking.explain(finding, findings) for finding in findings])[0].causes[0].cause
+    """The first cause of the first alarm."""
+    return explained([found(one) for one in seen])[0].causes[0].cause
+
+
+def explained(findings: list[Finding]) -> tuple[Finding, ...]:
+    return RANKING.ordered([RANKING.explain(finding, findings) for finding in findings])
 
 
 def test_the_weights_are_of_what_the_rules_say_and_of_nothing_else() -> None:
@@ -88,3 +94,13 @@ def test_the_weights_are_of_what_the_rules_say_and_of_nothing_else() -> None:
 )
 def test_the_cause_that_explains_the_others_comes_first(seen: tuple[str, ...], cause: Cause) -> None:
     assert named(*seen) is cause
+
+
+def test_a_loss_that_is_no_number_is_not_blamed_on_what_leaves_it_one() -> None:
+    low = ("LOS007!:5", "UPD002!:5", "GRD010:5")
+    assert named(*low) is Cause.LR_TOO_LOW
+    lost = [found(one) for one in (*low, "LOS001!:40", "GRD005!:40")]
+    by_code = {finding.code: finding for finding in explained(lost)}
+    for code in ("LOS001", "GRD005"):
+        assert not OF_FINITE_LOSSES & {suspect.cause for suspect in by_code[code].causes}
+    assert by_code["LOS007"].causes[0].cause is Cause.LR_TOO_LOW  # which began before

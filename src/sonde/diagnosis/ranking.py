@@ -12,6 +12,7 @@ from sonde.diagnosis.evidence import Row, Table
 from sonde.diagnosis.preconditions import impossible
 from sonde.diagnosis.remedies import remedies_for
 from sonde.diagnosis.signs import Signs
+from sonde.rules.losses.non_finite_loss import NonFiniteLoss
 from sonde.rules.picture import Picture
 from sonde.rules.rule import Rule, causes_of
 
@@ -34,6 +35,35 @@ OF_MACHINES = frozenset(
     }
 )
 """Causes of which the numbers of a training say nothing."""
+
+OF_FINITE_LOSSES = frozenset(
+    {
+        Cause.LR_TOO_LOW,
+        Cause.SCHEDULE_DECAYS_TOO_FAST,
+        Cause.MISSING_LR_DECAY,
+        Cause.VANISHING_GRADIENTS,
+        Cause.CLIP_TOO_AGGRESSIVE,
+        Cause.SYMMETRIC_INITIALISATION,
+        Cause.DEAD_UNITS,
+        Cause.SATURATED_UNITS,
+        Cause.OVERFITTING,
+        Cause.MISSING_REGULARISATION,
+        Cause.UNDERFITTING,
+        Cause.INSUFFICIENT_CAPACITY,
+        Cause.PLATEAU,
+        Cause.LABEL_NOISE,
+        Cause.NO_LEARNABLE_SIGNAL,
+        Cause.DISCONNECTED_LAYER,
+        Cause.PARAMETER_NOT_IN_OPTIMIZER,
+        Cause.FROZEN_LAYER,
+        Cause.ZERO_GRAD_MISPLACED,
+        Cause.DOUBLE_SOFTMAX,
+        Cause.TRAIN_MODE_IN_EVALUATION,
+        Cause.BATCH_TOO_LARGE,
+        Cause.ADAM_EPSILON_UNDERFLOW,
+    }
+)
+"""Causes that hold a training back or spoil its result, and make no loss infinite or NaN."""
 
 
 class Ranking:
@@ -69,6 +99,9 @@ class Ranking:
         named = self._causes[finding.code]
         seen = {**self._signs.seen(findings, self._signs.onset(finding)), finding.code: finding}
         scores = self.scores(seen)
+        lost = seen.get(NonFiniteLoss.code)
+        if lost is not None and finding.first_step >= lost.first_step:
+            scores = {cause: score for cause, score in scores.items() if cause not in OF_FINITE_LOSSES}
         shares = _shares({cause: score for cause, (score, _) in scores.items()})
         # What slows a machine down explains no loss, and the other way round.
         is_apart = named <= OF_MACHINES
