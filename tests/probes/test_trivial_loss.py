@@ -46,7 +46,7 @@ OF_ONE: dict[str, Loss] = {
 def measured(net: nn.Module, *losses: Callable[[], Tensor]) -> dict[str, float]:
     def work() -> None:
         for loss in losses:
-            loss().backward()
+            loss().backward()  # type: ignore[no-untyped-call]
 
     return iteration(TrivialLoss({"": net}), work)
 
@@ -165,11 +165,13 @@ def _smoothed(net: nn.Module) -> Tensor:
 
 def _summed_terms(net: nn.Module) -> Tensor:
     y = net(torch.randn(8, 3))
-    return functional.mse_loss(y, torch.randn(8, 3)) + y.pow(2).mean()
+    loss: Tensor = functional.mse_loss(y, torch.randn(8, 3)) + y.pow(2).mean()
+    return loss
 
 
 def _policy(net: nn.Module) -> Tensor:
-    return -(net(torch.randn(8, 3)).log_softmax(-1)[:, 0] * torch.randn(8)).mean()
+    y: Tensor = net(torch.randn(8, 3))
+    return -(y.log_softmax(-1)[:, 0] * torch.randn(8)).mean()
 
 
 def _rare(net: nn.Module) -> Tensor:
@@ -177,11 +179,12 @@ def _rare(net: nn.Module) -> Tensor:
 
 
 def _between_answers(net: nn.Module) -> Tensor:
-    return (net(torch.randn(8, 3)) - net(torch.randn(8, 3))).pow(2).mean()
+    y: Tensor = net(torch.randn(8, 3)) - net(torch.randn(8, 3))
+    return y.pow(2).mean()
 
 
 def _penalty(net: nn.Module) -> Tensor:
-    hidden = net(torch.randn(8, 3)) * 2
+    hidden: Tensor = net(torch.randn(8, 3)) * 2
     return (hidden - torch.randn(8, 3)).pow(2).mean()  # not of the model's output: y is not known
 
 
@@ -190,7 +193,7 @@ def test_what_has_no_constant_answer_is_not_measured(loss: Callable[[nn.Module],
     net = nn.Linear(3, 3)
     probe = TrivialLoss({"": net})
     for _ in range(10):
-        assert iteration(probe, lambda: loss(net).backward()) == {}
+        assert iteration(probe, lambda: loss(net).backward()) == {}  # type: ignore[no-untyped-call]
     said = probe.not_measured()
     assert said == {} or set(said) == set(probe.yields)
     assert bool(said) or loss is _rare  # its loss is known, but not its entropy
