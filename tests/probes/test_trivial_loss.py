@@ -1,5 +1,6 @@
 """What the best constant answer costs, against a slow search for it in float64."""
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -217,3 +218,32 @@ def test_what_was_heard_is_let_go() -> None:
     probe.collect()
     assert num_told(net) == 0
     probe.close()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("name", [*OF_NUMBERS, "classes", "two classes"])
+def test_a_gpu_gives_the_same_numbers_and_nothing_waits_for_it(name: str) -> None:
+    net, inputs = nn.Linear(5, 4), torch.randn(64, 5)
+    targets = torch.randint(4, (64,)) if name == "classes" else torch.rand(64, 4).round(decimals=1)
+    named: dict[str, Loss] = {
+        **OF_NUMBERS,
+        "classes": functional.cross_entropy,
+        "two classes": functional.binary_cross_entropy_with_logits,
+    }
+
+    def found(device: str) -> Tensor:
+        there, x, t = copy.deepcopy(net).to(device), inputs.to(device), targets.to(device)
+        probe = TrivialLoss({"": there})
+        torch.cuda.set_sync_debug_mode("error")
+        torch.use_deterministic_algorithms(True)
+        try:
+            probe.arm([0])
+            named[name](there(x), t).backward()  # type: ignore[no-untyped-call]
+            (reading,) = probe.collect()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+            torch.use_deterministic_algorithms(False)
+        return reading.tensors[0].cpu()
+
+    assert torch.allclose(found("cuda"), found("cpu"), rtol=1e-4)

@@ -42,7 +42,7 @@ def _mean(targets: Tensor) -> Tensor:
 
 
 def _median(targets: Tensor) -> Tensor:
-    return targets.median(0).values
+    return targets.sort(0).values[(len(targets) - 1) // 2]  # `median` refuses deterministic algorithms on a GPU
 
 
 _NUMERIC: dict[str, _Numeric] = {
