@@ -20,7 +20,7 @@ class Piece:
     Args:
         training: The recipe as it is trained, faults included.
         role: `healthy`, `rate`, `twin` or `faulty`.
-        watched: Whether it is recorded; the others only tell how they ended.
+        watched: Whether it is recorded; trainings at other rates only tell how they ended.
         fault: The name of its fault, "" for none.
         strength: Of the fault.
         twin: The key of the twin of the same replicate, "" where there is none.
@@ -42,8 +42,7 @@ def pieces(family: str, seed: int, *, replicates: int, num_faults: int) -> list[
 
     def add(training: Training, role: str, replicate: int, **more: object) -> str:
         here = training.changed({"replicate": replicate})
-        watched = replicate == 0 and role != "rate"
-        piece = Piece(training=here, role=role, watched=watched, group=training.key, **more)  # type: ignore[arg-type]
+        piece = Piece(training=here, role=role, watched=True, group=training.key, **more)  # type: ignore[arg-type]
         found.setdefault(here.key, piece)
         return here.key
 
