@@ -225,7 +225,7 @@ class Training:
                 loss = loss * s.magnitude
                 parts = {"task": loss, "penalty": 0.1 * logits.float().square().mean()} if s.parts else {}
                 loss = sum(parts.values()) if parts else loss
-                truth.loss(loss, parts, logits, y if s.through_loader else None)
+                truth.loss(loss, parts, logits, y if s.through_loader else None, y)
                 scaler.scale(loss / s.num_micro).backward()
                 if number % s.num_micro == 0:
                     self._step(scaler, number // s.num_micro)

@@ -33,6 +33,7 @@ from sonde.probes.reductions import Reductions
 from sonde.probes.second_moments import SecondMoments
 from sonde.probes.settings import Settings
 from sonde.probes.spectra import Spectra
+from sonde.probes.trivial_loss import TrivialLoss
 
 from . import loops
 
@@ -64,6 +65,7 @@ def probes() -> Iterator[list[Any]]:
         SecondMoments(optimizers, dict),
         Settings(optimizers, lambda _kind, _data: None),
         Spectra(list),
+        TrivialLoss(models),
     ]
     yield made
     for probe in made:

@@ -139,6 +139,8 @@ class Step:
     """By model, of each forward."""
     labels: list[Tensor] = field(default_factory=list)
     logits: Tensor | None = None
+    answers: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    """Logits and the classes that they should have been, of each micro-batch whose loss is nothing else."""
     evaluations: dict[str, float] = field(default_factory=dict)
 
 
@@ -212,8 +214,17 @@ class Truth:
 
         tensor.register_hook(keep)  # type: ignore[no-untyped-call]
 
-    def loss(self, value: Tensor, parts: Mapping[str, Tensor], logits: Tensor | None, labels: Tensor | None) -> None:
-        """Of a micro-batch."""
+    def loss(
+        self,
+        value: Tensor,
+        parts: Mapping[str, Tensor],
+        logits: Tensor | None,
+        labels: Tensor | None,
+        classes: Tensor | None = None,
+    ) -> None:
+        """Of a micro-batch; its labels where they are handed over as data, the classes that the loss was made of."""
+        if logits is not None and classes is not None and not parts:
+            self.now.answers.append((logits.detach().clone(), classes))
         self.now.losses.append(float(value.detach()))
         for name, part in parts.items():
             self.now.parts.setdefault(name, []).append(float(part.detach()))
@@ -441,6 +452,8 @@ class Truth:
             return exactly(float(len(step.losses)))
         if quantity == "part":
             return exactly(step.parts[where][-1])
+        if quantity in ("trivial", "relative"):
+            return _guessing(quantity, step.answers)
         losses = np.array(self._losses[:at])
         if not quantity:
             return exactly(float(losses[-1]))
@@ -694,6 +707,18 @@ def _label(quantity: str, labels: Sequence[Tensor]) -> Expected:
     shares = counts[counts > 0] / counts.sum()
     values = {"num_distinct": len(shares), "share_max": shares.max(), "entropy": torch.special.entr(shares).sum()}
     return exactly(float(values[quantity]))
+
+
+def _guessing(quantity: str, answers: Sequence[tuple[Tensor, Tensor]]) -> Expected:
+    """What knowing nothing but the shares of the classes costs, and the cross-entropy over that."""
+    trivial, costs = [], []
+    for logits, classes in answers:
+        shares = np.unique(classes.numpy(), return_counts=True)[1] / classes.numel()
+        entropy = float(-(shares * np.log(shares)).sum()) + (len(shares) - 1) / (2 * classes.numel())
+        trivial.append(min(entropy, math.log(logits.shape[1])))
+        costs.append(float(torch.nn.functional.cross_entropy(logits.double(), classes)))
+    guess = float(np.mean(trivial))
+    return exactly(guess) if quantity == "trivial" else exactly(float(np.mean(costs)) / guess, rel=1e-4)
 
 
 def _logits(quantity: str, logits: Tensor) -> Expected:

@@ -1,5 +1,6 @@
 """What the best constant answer costs, against a slow search for it in float64."""
 
+import contextlib
 import copy
 import math
 from collections.abc import Callable
@@ -49,7 +50,8 @@ def measured(net: nn.Module, *losses: Callable[[], Tensor]) -> dict[str, float]:
         for loss in losses:
             loss().backward()  # type: ignore[no-untyped-call]
 
-    return iteration(TrivialLoss({"": net}), work)
+    with contextlib.closing(TrivialLoss({"": net})) as probe:
+        return iteration(probe, work)
 
 
 def best_constant(of_one: Loss, targets: Tensor) -> float:
@@ -196,6 +198,7 @@ def test_what_has_no_constant_answer_is_not_measured(loss: Callable[[nn.Module],
     for _ in range(10):
         assert iteration(probe, lambda: loss(net).backward()) == {}  # type: ignore[no-untyped-call]
     said = probe.not_measured()
+    probe.close()
     assert said == {} or set(said) == set(probe.yields)
     assert bool(said) or loss is _rare  # its loss is known, but not its entropy
 
@@ -244,6 +247,7 @@ def test_a_gpu_gives_the_same_numbers_and_nothing_waits_for_it(name: str) -> Non
         finally:
             torch.cuda.set_sync_debug_mode("default")
             torch.use_deterministic_algorithms(False)
+            probe.close()
         return reading.tensors[0].cpu()
 
     assert torch.allclose(found("cuda"), found("cpu"), rtol=1e-4)
