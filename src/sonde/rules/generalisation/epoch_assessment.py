@@ -54,8 +54,6 @@ class EpochAssessment:
         Cause.OVERFITTING: For(),
         Cause.UNDERFITTING: For(),
         Cause.PLATEAU: For(),
-        Cause.LR_TOO_LOW: For(),
-        Cause.LR_TOO_HIGH: For(),
     }
     quiet_steps: ClassVar[int] = 10_000
 
