@@ -208,6 +208,24 @@ def test_a_log_with_a_loss_only_says_what_would_measure_the_rest(call: Call, tmp
     assert all("sonde.watch" in look["not_measured"][0]["how"] for look in found[1:4])
 
 
+def test_of_several_models_each_has_its_series(call: Call, tmp_path: Path) -> None:
+    nets = {name: nn.Linear(4, 1) for name in "DG"}
+    optimizers = {name: torch.optim.SGD(net.parameters(), lr=0.01) for name, net in nets.items()}
+    with sonde.watch(nets, optimizers, run=tmp_path / "run", console="quiet", budget=math.inf) as watch:
+        for _ in range(20):
+            losses = {}
+            for name, net in nets.items():
+                optimizers[name].zero_grad()
+                losses[name] = net(torch.randn(8, 4)).square().mean()
+                losses[name].backward()
+                optimizers[name].step()
+            watch.step(parts=losses)
+    found = strict_json.loads(call("diagnose", tmp_path / "run", "--guide", "--json").stdout)["guide"]
+    tags = [series["tag"] for look in found[:3] for series in look["series"]]
+    assert {"loss/part@D", "grad/norm@G", "lr@D", "update/ratio@G"} <= set(tags)
+    assert [missing["tag"] for look in found[:3] for missing in look["not_measured"]] == ["val/loss"]
+
+
 def test_a_run_without_rows_is_not_known(call: Call, tmp_path: Path) -> None:
     with sonde.record(tmp_path / "empty"):
         pass

@@ -94,6 +94,8 @@ def test_the_worst_of_a_loss_is_its_highest_and_of_a_norm_the_one_farthest_from_
     assert found["loss"].courses[0].worst == Point(11, 50.0, 0.0)
     assert found["gradient norms"].courses[0].worst.step == 21
     assert "lowest 0.001 at step 21" in text_of(found["gradient norms"].courses[0])
+    fading = Measured({"update/ratio": _window(np.append(np.full(99, 0.04), 0.002))}, {})
+    assert "lowest 0.002 at step 100" in text_of(_guided(measured=fading)["update ratios"].courses[0])
 
 
 def test_a_series_that_was_not_finite_for_a_while_is_told_and_one_that_ends_so_is_wrong() -> None:
@@ -109,6 +111,14 @@ def test_a_series_that_was_not_finite_for_a_while_is_told_and_one_that_ends_so_i
 def test_points_of_a_long_series_are_said_to_be_near() -> None:
     window = _window(np.arange(1.0, 101.0))._replace(finite=np.full(100, 7))
     assert "near step" in text_of(looks(Measured({"loss": window}, {}), Diagnosis(run="x", steps=9))[0].courses[0])
+
+
+def test_of_several_models_each_has_its_series_and_a_part_of_the_loss() -> None:
+    windows = {f"{path}@{name}": _window(np.ones(9)) for path in ("loss/part", "grad/norm") for name in "DG"}
+    found = _guided(measured=Measured(windows, {}))
+    assert [course.tag for course in found["loss"].courses] == ["loss/part@D", "loss/part@G"]
+    assert "loss" not in dict(found["loss"].missing)
+    assert "grad/norm" not in dict(found["gradient norms"].missing)
 
 
 def test_layers_are_compared_among_the_weight_matrices() -> None:

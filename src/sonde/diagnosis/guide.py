@@ -156,7 +156,7 @@ def _first_sign(path: str, lead: Finding, measured: Measured, seen: Sequence[Loo
         early, late = measured.matrices[0], measured.matrices[-1]
         return f"grad/rms@{early} comes within 5 times of grad/rms@{late}, at the first look"
     if path == "lr":
-        return f"lr passes step {lead.first_step:,} without a jump"
+        return f"lr stays near its neighbours around step {lead.first_step:,}, where the trouble began"
     if path == "val/loss" and window is not None and (window.finite > 0).any():
         least = amount(float(np.nanmin(window.min)))
         return f"val/loss falls below {least}, its best so far, or turns up later: look at three evaluations"

@@ -15,6 +15,7 @@ from sonde.diagnosis.checklist import Check, Standing
 
 WHOLE = (
     "loss",
+    "loss/part",
     "loss/relative",
     "val/loss",
     "grad/norm",
@@ -24,7 +25,7 @@ WHOLE = (
     "label/entropy",
     "label/std",
 )
-"""The series that the looks go through from start to end."""
+"""The series that the looks go through from start to end; of several models, each by the name of a model behind `@`."""
 
 USUAL_RATIO = "Steps change the weights by a usual share"
 """The line of the checklist whose range is that of update ratios."""
@@ -94,7 +95,7 @@ class Measured(NamedTuple):
     """What the looks are taken at.
 
     Attributes:
-        windows: The series of `WHOLE` that the run has, from start to end.
+        windows: Those series of `WHOLE` that the run has, from start to end.
         last: The newest point of every series.
         checks: The health checklist of the run.
         matrices: The weight matrices in the order of depth: gradients and updates are compared among them; among all
@@ -125,7 +126,7 @@ _PLANS = (
     _Plan(
         "loss",
         "Does the loss fall without jumps, and does validation follow it?",
-        ("loss", "loss/relative", "val/loss"),
+        ("loss", "loss/part", "loss/relative", "val/loss"),
         {
             "loss": "give it to `watch.step(loss)`",
             "val/loss": "call `watch.evaluate(loss=...)` after each epoch or every few hundred steps",
@@ -184,7 +185,9 @@ def looks(measured: Measured, diagnosis: Diagnosis) -> tuple[Look, ...]:
 
 
 def _look(plan: _Plan, measured: Measured, diagnosis: Diagnosis) -> Look:
-    courses = tuple(_course(tag, measured.windows[tag]) for tag in plan.tags if tag in measured.windows)
+    courses = tuple(
+        _course(tag, window) for path in plan.tags for tag, window in measured.windows.items() if _is_of(tag, path)
+    )
     layers = (_spread(tag[:-1], measured) for tag in plan.tags if tag.endswith("@"))
     spreads = tuple(spread for spread in layers if spread is not None)
     checks = tuple(
@@ -197,7 +200,7 @@ def _look(plan: _Plan, measured: Measured, diagnosis: Diagnosis) -> Look:
         answer = Answer.SUSPICIOUS
     else:
         answer = Answer.FINE if courses or spreads or checks else Answer.NOT_MEASURED
-    missing = tuple(_missing(plan, measured.last, diagnosis))
+    missing = tuple(_missing(plan, measured, diagnosis))
     return Look(plan.name, plan.question, answer, courses, spreads, missing, checks, findings)
 
 
@@ -221,14 +224,20 @@ def since(finding: Finding) -> str:
     return f"since step {finding.first_step:,}{over}"
 
 
-def _missing(plan: _Plan, last: Mapping[str, Point], diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
+def _is_of(tag: str, path: str) -> bool:
+    return tag == path or tag.startswith(f"{path}@")
+
+
+def _missing(plan: _Plan, measured: Measured, diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     for tag, how in plan.needed.items():
-        is_prefix = tag.endswith(("@", "/"))
-        if tag == "act/dead@" and not any(name.startswith(_RECTIFIED) for name in last):
+        if tag == "act/dead@" and not any(name.startswith(_RECTIFIED) for name in measured.last):
             continue
-        if tag == "loss" and any(name.startswith("loss@") for name in last):
-            continue  # of several optimisers, each has its own
-        if not (any(name.startswith(tag) for name in last) if is_prefix else tag in last):
+        if tag.endswith(("@", "/")):
+            is_there = any(name.startswith(tag) for name in measured.last)
+        else:
+            wanted = (tag, "loss/part") if tag == "loss" else (tag,)
+            is_there = any(_is_of(name, path) for name in measured.windows for path in wanted)
+        if not is_there:
             yield tag, _reason(tag, diagnosis) or how
 
 
@@ -252,13 +261,13 @@ def _course(tag: str, window: Window) -> Course:
     if lost := np.flatnonzero(window.nonfinite).tolist():
         worst = point(lost[0], math.nan)
     else:
-        worst = point(*_worst(window.min.astype(np.float64), window.max.astype(np.float64), tag in _TWO_SIDED))
+        worst = point(*_worst(window.min.astype(np.float64), window.max.astype(np.float64), tag))
     return Course(tag, point(0, float(means[0])), now, worst, is_exact)
 
 
-def _worst(low: Float64, high: Float64, is_two_sided: bool) -> tuple[int, float]:
+def _worst(low: Float64, high: Float64, tag: str) -> tuple[int, float]:
     place = int(np.argmax(high))
-    if is_two_sided and (middle := float(np.median(high))) > 0:
+    if tag.partition("@")[0] in _TWO_SIDED and (middle := float(np.median(high))) > 0:
         bottom = int(np.argmin(low))
         if low[bottom] <= 0 or middle / low[bottom] > high[place] / middle:
             return bottom, float(low[bottom])
@@ -292,7 +301,7 @@ def text_of(course: Course) -> str:
     if not math.isfinite(start.value) and not math.isfinite(now.value):
         return f"NaN or infinite from step {start.step:,} on"
     at = "at step" if course.is_exact else "near step"
-    extreme = f"{'highest' if worst.value >= now.value else 'lowest'} {amount(worst.value)}"
+    extreme = f"{'highest' if worst.value >= max(start.value, now.value) else 'lowest'} {amount(worst.value)}"
     known = "NaN or infinite" if math.isnan(now.value) else amount(now.value)
     return (
         f"{amount(start.value)} {at} {start.step:,}, now {known} (step {now.step:,}), "
