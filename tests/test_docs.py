@@ -121,3 +121,12 @@ def test_the_page_of_rules_is_what_their_docstrings_say() -> None:
     exec((ROOT / "docs/reference/make_rules.py").read_text(encoding="utf-8"), namespace)
     page = (ROOT / "docs/reference/rules.md").read_text(encoding="utf-8")
     assert page == namespace["text"](), "run: python docs/reference/make_rules.py"
+
+
+def test_the_pages_of_problems_are_what_is_printed() -> None:
+    folder = ROOT / "docs/how-to/problems"
+    namespace: dict[str, Any] = {"__name__": "make_guides", "__file__": str(folder / "make_guides.py")}
+    exec((folder / "make_guides.py").read_text(encoding="utf-8"), namespace)
+    pages = {page.stem: page.read_text(encoding="utf-8") for page in folder.glob("*.md")}
+    expected = {name: namespace["page"](name) for name in namespace["GUIDES"]}
+    assert pages == expected, "run: python docs/how-to/problems/make_guides.py"

@@ -7,6 +7,7 @@ import inspect
 import textwrap
 from pathlib import Path
 
+from sonde.reports.problem_guides import guide_of, title
 from sonde.rules.catalogue import RULES
 from sonde.rules.rule import HEADINGS, causes_of
 
@@ -33,7 +34,9 @@ def text() -> str:
             heading = line.rstrip(":")
             pages.append(f"**{heading}.**" if heading in HEADINGS else line.strip())
         needs = ", ".join(f"`{tag}`" for tag in rule.needs) or "what the first look at a training found"
-        pages += ["", f"Likely causes: {', '.join(causes_of(rule))}. Needs: {needs}."]
+        guide = guide_of(rule.code)
+        opens = f" Guide: [{title(guide)}](../how-to/problems/{guide}.md)." if guide else ""
+        pages += ["", f"Likely causes: {', '.join(causes_of(rule))}. Needs: {needs}.{opens}"]
     return "\n".join([*lines, *pages]) + "\n"
 
 

@@ -90,6 +90,8 @@ def harmless(text: str) -> bool:
         ["tail", "ONE", "--once", "--lines"],
         ["diagnose", "ONE", "--all"],
         ["diagnose", "ONE", "--json"],
+        ["diagnose", "ONE", "--guide"],
+        ["diagnose", "ONE", "--guide", "--json"],
         ["compare", "ONE", "TWO"],
         ["compare", "ONE", "TWO", "--json"],
         ["report", "ONE", "--md", "-o", "-"],

@@ -45,6 +45,7 @@ def test_such_a_run_is_read_whole(run: Path) -> None:
         ("show", "RUN", "--json"),
         ("diagnose", "RUN"),
         ("diagnose", "RUN", "--json"),
+        ("diagnose", "RUN", "--guide"),
         ("report", "RUN"),
         ("report", "RUN", "--md", "-o", os.fsdecode(b"report\xff.md")),
         ("report", "RUN", "-o", "-"),

@@ -147,6 +147,7 @@ def test_a_finding_is_told_with_picture_evidence_causes_and_remedies(tmp_path: P
         assert "80% sure" in text
         assert "0.1 → 0.03" in text
         assert "only when asked to" in text
+        assert "sonde explain explosion" in text
         assert "When it is wrong" in text  # of the manual page
         assert text.index("The learning rate is too high") < text.index("One batch is unlike the others")
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sonde.cli import checklists, console
+from sonde.cli import checklists, console, guides
 
 _NOT_ENOUGH = 3
 
@@ -15,6 +15,9 @@ def diagnose(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     information: Annotated[bool, typer.Option("--all", help="Print what is only worth knowing as well.")] = False,
     checklist: Annotated[bool, typer.Option("--checklist", help="Print the health checklist as well.")] = False,
+    guide: Annotated[
+        bool, typer.Option("--guide", help="Debug in order: what each of seven looks shows in this run.")
+    ] = False,
     profile: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Settings of the rules, as `sonde calibrate` writes.", show_default=False),
@@ -31,6 +34,7 @@ def diagnose(
 
     Example:
       sonde diagnose runs/demo
+      sonde diagnose runs/demo --guide
       sonde diagnose runs/demo --checklist
       sonde diagnose runs/demo --json | jq .verdict
     """
@@ -43,7 +47,12 @@ def diagnose(
     diagnosis = judge(opened, rules=by_default(profile)) if defaults else judge(opened, profile=profile)
     if json:
         answers = checklists.as_json(opened, diagnosis) if checklist else {}
-        console.result_json({**diagnosis.to_json(), **answers})
+        looks = guides.as_json(opened, diagnosis) if guide else {}
+        console.result_json({**diagnosis.to_json(), **answers, **looks})
+    elif guide:
+        console.result(*guides.text(opened, diagnosis))
+        if checklist:
+            console.result(*checklists.table(opened, diagnosis))
     else:
         shown = [finding for finding in diagnosis if information or finding.severity.is_alarm]
         hidden = len(diagnosis.findings) - len(shown)

@@ -26,6 +26,7 @@ from sonde.reports.document import (
 )
 from sonde.reports.meanings import meaning
 from sonde.reports.pictures import curve
+from sonde.reports.problem_guides import guide_of, title
 from sonde.reports.quantities import number, quantity
 from sonde.reports.subject import Subject
 from sonde.rules.catalogue import RULES
@@ -150,6 +151,8 @@ def _body(subject: Subject, finding: Finding) -> Iterator[Block]:
             for item in finding.evidence
         )
         yield Table(("Evidence", "Step", "Measured", "Expected"), rows)
+    if guide := guide_of(finding.code):
+        yield Paragraph((f"Guide: {title(guide)}, in order: ", Code(f"sonde explain {guide}")))
     yield Fold((f"About this kind of finding: {finding.code} {finding.name}",), tuple(_manual(finding.code)))
 
 
