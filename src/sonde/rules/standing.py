@@ -1,6 +1,6 @@
 """A fact that preflight said once and that holds from then on."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from sonde.rules.rule import Look
@@ -36,13 +36,15 @@ class Standing(NamedTuple):
         return float(value) if isinstance(value, int | float) else float("nan")
 
 
-def stand(state: Standing, look: Look, *checks: str) -> Standing:
-    """The fact as it was, or the first of this step that comes of one of the checks."""
+def stand(state: Standing, look: Look, *checks: str, accepts: Callable[[Standing], bool] | None = None) -> Standing:
+    """The fact as it was, or the first of this step that comes of one of the checks and is accepted."""
     if state.since >= 0:
         return state
     for fact in look.scene.facts:
         if fact.kind == "preflight" and fact.data.get("check") in checks:
-            return _standing(look.scene.step, fact.data)
+            found = _standing(look.scene.step, fact.data)
+            if accepts is None or accepts(found):
+                return found
     return state
 
 

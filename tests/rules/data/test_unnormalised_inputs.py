@@ -30,3 +30,10 @@ def test_scales_that_are_far_off_are_information_at_first_and_where_all_is_learn
 def test_ordinary_scales_are_left_alone_even_where_nothing_is_learned(numbers: dict[str, Any]) -> None:
     assert judge(UnnormalisedInputs(), rows(200, loss=1.6), facts=facts(**numbers)) == []
     assert judge(UnnormalisedInputs(), rows(200, loss=1.6)) == []
+
+
+def test_each_of_several_models_has_inputs_of_its_own() -> None:
+    said = facts(value=1.0)
+    said[2] += facts(value=200.0)[2]
+    said[2][1] = said[2][1]._replace(data={**said[2][1].data, "where": ["D.0"]})
+    assert judge(UnnormalisedInputs(), rows(200, loss=1.6), facts=said)[-1][1].where == ("D.0",)

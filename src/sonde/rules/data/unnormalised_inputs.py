@@ -67,22 +67,26 @@ class UnnormalisedInputs:
 
     def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        state = stand(state, look, "input-scale")
+        state = stand(state, look, "input-scale", accepts=self._is_off)  # each of several models has its own
         if state.since < 0:
-            return state, ()
-        spread, offset = state.get("spread"), state.get("offset") / state.value if state.value > 0 else float("nan")
-        reasons = []
-        if spread > self.most_spread and state.value > self.least_std:
-            reasons.append(f"features of deviations {spread:.3g}× apart")
-        if state.value > self.most_std:
-            reasons.append(f"a feature of deviation {state.value:.3g}")
-        if offset > self.most_offset:
-            reasons.append(f"a mean {offset:.3g} deviations from 0")
-        if not reasons:
             return state, ()
         blown = "loss" in look.scene and not math.isfinite(look.picture.loss)  # it may take fewer than ten steps
         picture = look.picture
         lasts = picture.num_losses >= self.patience and not picture.is_solved
         severity = Severity.WARNING if blown or lasts or is_hurt(picture, soon=True) else Severity.INFO
-        message = f"{state.where[0] if state.where else 'the first layer'} gets {' and '.join(reasons)}"
+        message = f"{state.where[0] if state.where else 'the first layer'} gets {' and '.join(self._reasons(state))}"
         return state, (Sighting(severity, message, state.where, since=state.since),)
+
+    def _is_off(self, fact: Standing) -> bool:
+        return bool(self._reasons(fact))
+
+    def _reasons(self, fact: Standing) -> list[str]:
+        spread, offset = fact.get("spread"), fact.get("offset") / fact.value if fact.value > 0 else float("nan")
+        reasons = []
+        if spread > self.most_spread and fact.value > self.least_std:
+            reasons.append(f"features of deviations {spread:.3g}× apart")
+        if fact.value > self.most_std:
+            reasons.append(f"a feature of deviation {fact.value:.3g}")
+        if offset > self.most_offset:
+            reasons.append(f"a mean {offset:.3g} deviations from 0")
+        return reasons
