@@ -32,3 +32,8 @@ def test_growth_together_with_all_weights_is_not_the_embedding_s() -> None:
 
 def test_it_abstains_without_an_embedding() -> None:
     assert not judge(EmbeddingNormGrows(), rows(50, weight__rms_at_head=[2.0**step for step in range(50)]))
+
+
+def test_growth_from_nothing_counts_from_the_usual_start() -> None:
+    assert not judge(EmbeddingNormGrows(), run([0.0001, 0.02, 0.04, 0.06, 0.08], every=10))
+    assert worst(judge(EmbeddingNormGrows(), run([0.0001, 0.05, 0.1, 0.2, 0.3], every=10))) is Severity.INFO

@@ -33,3 +33,12 @@ def test_decay_that_would_leave_nothing_is_a_warning_before_a_hundred_steps() ->
     assert next(step for step, seen in judge(WeightsShrink(), strong) if seen.severity.is_alarm) == 51
     usual = rows(90, loss=losses, weight__norm=withering, optimizer__weight_decay_at_0=0.1, lr=3e-3)
     assert worst(judge(WeightsShrink(), usual)) is Severity.INFO
+
+
+def test_weights_that_decay_took_away_are_a_warning_whatever_the_loss_is() -> None:
+    losses = falling(90, start=1.0, end=-1.0)
+    strong = {"optimizer__weight_decay_at_0": 20.0, "lr": 3e-2}
+    gone = [None if i % 10 else 10 * 0.98**i for i in range(90)]
+    assert worst(judge(WeightsShrink(), rows(90, loss=losses, weight__norm=gone, **strong))) is Severity.WARNING
+    smaller = [None if i % 10 else 3 + 7 * 0.98**i for i in range(90)]
+    assert worst(judge(WeightsShrink(), rows(90, loss=losses, weight__norm=smaller, **strong))) is Severity.INFO

@@ -25,9 +25,9 @@ class EmbeddingNormGrows:
 
     What it detects:
         The RMS of an embedding (by the class of its module; by its name where the run has no model table), `growth`
-        times that of the first look and `relative` times the median growth of all other weights, risen at two looks in
+        times that of the first look (counted as `least_start`, the usual one, where it was less) and `relative` times the median growth of all other weights, risen at two looks in
         a row. Information while the loss falls; a warning past ten times `growth`, where it grew past `growth` within
-        50 steps, or while training is hurt.
+        50 steps of a start that was no less than usual, or while training is hurt.
 
     Why it matters:
         The residual stream begins with the embedding: a huge one drowns what blocks add to it, and log Z and the
@@ -40,7 +40,7 @@ class EmbeddingNormGrows:
         A lower rate for embeddings; weight decay on them; normalise after the embedding.
 
     When it is wrong:
-        Embeddings that start at 0.02 or less may grow several times in healthy training.
+        Embeddings that start small may grow several times in healthy training.
 
     References:
         Takase et al., Spike no more: stabilizing the pre-training of large language models, 2023.
@@ -56,6 +56,7 @@ class EmbeddingNormGrows:
 
     growth: float = 5.0
     relative: float = 3.0
+    least_start: float = 0.02
 
     def init(self) -> EmbeddingNormGrowsState:
         """Before the first step."""
@@ -75,16 +76,17 @@ class EmbeddingNormGrows:
         found = []
         for name in embeddings:
             rises[name] = rises.get(name, 0) + 1 if now[name] > latest.get(name, now[name]) else 0
-            times = now[name] / first[name] if first[name] > 0 else float("nan")
+            times = now[name] / max(first[name], self.least_start)
             if times > self.growth and times > self.relative * usual and rises[name] >= 2:
                 found.append((times, name))
         state = EmbeddingNormGrowsState(tuple(first.items()), tuple(rises.items()), tuple(now.items()))
         if not found:
             return state, ()
         times, name = max(found)
-        fast = look.scene.step <= 50
+        fast = look.scene.step <= 50 and first[name] >= self.least_start  # from nothing, any step is a large one
         alarm = times > 10 * self.growth or fast or is_hurt(look.picture)
-        message = f"{name} is {times:.3g} times as large as at first, other weights {usual:.2g} times"
+        since = "at first" if first[name] >= self.least_start else f"the usual start of {self.least_start}"
+        message = f"{name} is {times:.3g} times as large as {since}, other weights {usual:.2g} times"
         evidence = Evidence(tag=f"weight/rms@{name}", step=look.scene.step, value=now[name], expected=first[name])
         severity = Severity.WARNING if alarm else Severity.INFO
         return state, (Sighting(severity, message, where=tuple(n for _, n in found), evidence=(evidence,)),)

@@ -31,7 +31,8 @@ class WeightsShrink:
 
         After 40 steps already it is a warning where it is the decay beyond doubt: the norm is below `soon_shrunk`, and
         rate × decay × steps is above 1, so that decay alone would leave less than 1/e of any weight; more than `high`
-        of the loss must be left, and the model not have come trained.
+        of the loss must be left, and the model not have come trained. Where the loss is no measure (below zero, or of
+        several players), the norm must be below `gone`.
 
     Why it matters:
         Decay takes off more than gradients put on: the function that the model computes fades to a constant.
@@ -70,6 +71,7 @@ class WeightsShrink:
     shrunk: float = 0.75
     high: float = 0.6
     soon_shrunk: float = 0.6
+    gone: float = 0.25
 
     def init(self) -> WeightsShrinkState:
         """Before the first step."""
@@ -95,7 +97,8 @@ class WeightsShrink:
         steps = picture.step - state.first_step
         decayed = picture.lr * float(decay.values.max()) * steps if decay is not None else 0.0
         if decayed > 1 and norm < self.soon_shrunk * state.first and not picture.came_trained:
-            bad = bad or (has_level(look) and picture.num_losses >= 40 and share > self.high)
+            high = share > self.high if has_level(look) else norm < self.gone * state.first
+            bad = bad or (high and picture.num_losses >= 40)
         message = (
             f"norm of all weights fell from {state.first:.4g} to {norm:.4g}, "
             f"and {share:.0%} of what guessing gives is left of the loss"
