@@ -133,10 +133,10 @@ class Remedy:
         ...     action=Action.LOWER_LR,
         ...     args={"factor": 0.3},
         ...     safety=Safety.OPT_IN,
-        ...     text="lower the learning rate 1e-3 → 3e-4",
+        ...     text="lower the learning rate from 1e-3 to 3e-4",
         ... )
         >>> print(remedy)
-        [opt-in]  lower the learning rate 1e-3 → 3e-4
+        [opt-in]  lower the learning rate from 1e-3 to 3e-4
         >>> Remedy.from_json(remedy.to_json()) == remedy
         True
     """
