@@ -55,5 +55,5 @@ class EvalModeInTraining:
         if state.since < 0:
             return state, ()
         modules = count(int(state.value), "dropout or batch-norm module")
-        message = f"the model trains in eval mode, which affects its {modules}{state.at}"
+        message = f"the model trains in eval mode, which affects {modules}{state.at}"
         return state, (Sighting(Severity.WARNING, message, state.where, since=state.since),)

@@ -83,9 +83,7 @@ class StatisticalAnomaly:
 
     def _sighting(self, i: int, raw: tuple[float, ...], expected: Float64, rose: bool, step: int) -> Sighting:
         usual = float(expected[i] if i == 0 else np.exp(expected[i]))
-        message = (
-            f"{_NAMES[i]} stays {'above' if rose else 'below'} its forecast: it is {amount(raw[i])}, forecast was "
-            f"{amount(usual)}"
-        )
+        side = "above" if rose else "below"
+        message = f"{_NAMES[i]} stays {side} its forecast: {amount(raw[i])} instead of {amount(usual)}"
         evidence = Evidence(tag=_SERIES[i], step=step, value=raw[i], expected=usual)
         return Sighting(Severity.INFO, message, evidence=(evidence,))

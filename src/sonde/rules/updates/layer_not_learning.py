@@ -130,7 +130,7 @@ class LayerNotLearning:
         if sure and look.scene.step >= self.first_steps:
             name = max(still_names, key=lambda name: zero[name])
             message = f"parameter `{name}` has a gradient (norm {amount(gradient[name])}) but does not move"
-            message += f", like {count(len(still_names) - 1, 'other')}" if len(still_names) > 1 else ""
+            message += f", like {count(len(still_names) - 1, 'other parameter')}" if len(still_names) > 1 else ""
             evidence = Evidence(tag=f"update/norm@{name}", step=look.scene.step, value=0.0)
             seen.append(Sighting(Severity.WARNING, message, where=still_names, evidence=(evidence,)))
         slow = tuple(name for name, count in low.items() if count >= self.num_looks)

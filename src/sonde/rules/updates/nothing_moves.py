@@ -104,7 +104,11 @@ class NothingMoves:
         still = updates is not None and bool(np.all(updates.values == 0))
         if scene.value("grad/norm_applied") == 0:
             norm = scene.value("grad/norm")
-            return f"the gradient (norm {amount(norm)}) is cleared before the step" if norm > 0 else "the gradient is 0"
+            return (
+                f"the gradient (norm {amount(norm)}) is gone when the optimiser steps"
+                if norm > 0
+                else "the gradient is 0"
+            )
         gradients = look.scenes.latest("grad/norm")
         if "grad/norm" not in scene and gradients is None:
             return "the optimiser finds no gradient" if still else ""
