@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.quantities import count
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -58,5 +58,5 @@ class AccumulationNotScaled:
             return state, ()
         num = count(int(state.value), "micro-batch", "micro-batches")
         message = f"the gradients of {num} are added up without dividing the loss by their number{state.at}"
-        evidence = Evidence(tag="loss/num_micro", step=look.scene.step, value=look.picture.accumulation)
+        evidence = look.evidence("loss/num_micro", look.picture.accumulation)
         return state, (Sighting(Severity.WARNING, message, evidence=(evidence,), since=state.since),)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.medians import middle
 
 
@@ -27,14 +27,14 @@ class InitialLossHigh:
     What it detects:
         A constant prediction ignores the inputs. For classes it costs the entropy of the labels, for numbers the mean
         square of the targets.
-        - The first loss is more than `factor` (default: 2) times that of a constant prediction, or more than `drop`
-          (default: 4) times the median of losses 11 to 20. This is information, and is said once.
-        - It is a warning if the loss is still above `factor` times a constant prediction after `least_steps` (default:
-          150) steps. It is not one if the loss starts at about a constant prediction times the number of examples or
-          tokens in a batch, as a summed loss does.
+        - The first loss is more than `factor` times that of a constant prediction, or more than `drop` times the median
+          of losses 11 to 20. This is information, and is said once.
+        - It is a warning if the loss is still above `factor` times a constant prediction after `least_steps` steps. It
+          is not one if the loss starts at about a constant prediction times the number of examples or tokens in a
+          batch, as a summed loss does.
         - If Sonde reads the cost of a constant prediction from the graph of the loss (`loss/relative`), units and sums
-          do not matter. Then it is a warning from `soon` (default: 50) losses on, if the loss began at more than `far`
-          (default: 4) times a constant prediction; or earlier, if the loss becomes NaN or infinite.
+          do not matter. Then it is a warning from `soon` losses on, if the loss began at more than `far` times a
+          constant prediction; or earlier, if the loss becomes NaN or infinite.
 
     Why it matters:
         A network should begin by guessing. If it begins confidently wrong, its output weights or its inputs are too
@@ -66,7 +66,7 @@ class InitialLossHigh:
         ),
         Cause.UNNORMALISED_INPUTS: For("the first losses are far above a constant prediction"),
         Cause.WRONG_LOSS_REDUCTION: (
-            For("the first loss is a multiple of that of a constant prediction"),
+            For("the first loss is a multiple of a constant prediction's"),
             Against("measured by its own targets, where a sum changes nothing", when=When.ALARM),
         ),
         Cause.BATCH_TOO_SMALL: For(),
@@ -103,7 +103,7 @@ class InitialLossHigh:
                 f"the loss began at {amount(picture.loss_start / picture.trivial)} times that of a constant prediction "
                 f"({amount(picture.trivial)}), and is still above it after {picture.num_losses:,} steps"
             )
-            evidence = Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.trivial)
+            evidence = look.evidence("loss", picture.loss, picture.trivial)
             return state._replace(is_warned=True), (Sighting(Severity.WARNING, message, evidence=(evidence,), since=0),)
         if state.is_told:
             return state, ()
@@ -118,11 +118,9 @@ class InitialLossHigh:
             what, expected = "the loss ten steps later", later
         else:
             return state, ()
-        message = (
-            f"the first loss, {amount(state.first[0])}, is {amount(state.first[0] / expected)} times {what} "
-            f"({amount(expected)})"
-        )
-        evidence = Evidence(tag="loss", step=picture.step, value=state.first[0], expected=expected)
+        times = amount(state.first[0] / expected)
+        message = f"the first loss, {amount(state.first[0])}, is {times} times {what} ({amount(expected)})"
+        evidence = look.evidence("loss", state.first[0], expected)
         return state._replace(is_told=True), (Sighting(Severity.INFO, message, evidence=(evidence,), since=0),)
 
     def _is_far(self, look: Look) -> bool:

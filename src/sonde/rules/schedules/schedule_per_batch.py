@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, share
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 
 _MOST_DROPS = 16
 
@@ -30,10 +30,9 @@ class SchedulePerBatch:
 
     What it detects:
         - Within one epoch (between two rows of `epoch`, or two evaluations) the learning rate dropped at least
-          `least_drops` (default: 3) times by the same factor, at most 0.95, at equal distances of at most `widest`
-          (default: 100) steps.
-        - It has lost `lost` (default: 0.8) of its value. Step and exponential schedules look like this if they are
-          stepped after each batch.
+          `least_drops` times by the same factor, at most 0.95, at equal distances of at most `widest` steps.
+        - It has lost `lost` of its value. Step and exponential schedules look like this if they are stepped after each
+          batch.
         - It is a warning if there are several steps between the drops.
         - Drops at each step may be an intended exponential decay, and are information. So are drops in a run without
           evaluations whose loss falls well.
@@ -96,7 +95,7 @@ class SchedulePerBatch:
             f"within one epoch the learning rate fell from {amount(state.start_lr)} to {amount(state.lr)}: "
             f"it loses {share(1 - ratio)} {apart}"
         )
-        evidence = Evidence(tag="lr", step=scene.step, value=state.lr, expected=state.start_lr)
+        evidence = look.evidence("lr", state.lr, state.start_lr)
         # Who has no epochs counts steps on purpose, as long as the loss gets on.
         by_steps = look.picture.num_evaluations == 0 and look.picture.is_thriving
         severity = Severity.WARNING if gap > 1 and not by_steps else Severity.INFO
