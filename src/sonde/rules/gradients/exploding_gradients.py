@@ -63,7 +63,7 @@ class ExplodingGradients:
         `grad/norm` against its own past; `grad/rms@…` by depth; `loss`.
 
     What to do:
-        - Clip the gradient norm at 1, or at 0.7 of its usual value.
+        - Clip the gradient norm at its usual value.
         - If the learning rate has just risen, divide it by 10.
         - If gradients grow with depth or with the length of sequences: change the initialisation, add residual
           connections and normalisation.

@@ -85,7 +85,7 @@ class GainDrift:
 
     What to do:
         - Halve the learning rate.
-        - Clip the gradient at 0.7 of its present norm.
+        - Clip the gradient norm at its usual value.
         - Add weight decay or normalisation to the blocks with the largest gain.
 
     When it is wrong:

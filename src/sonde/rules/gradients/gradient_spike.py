@@ -47,7 +47,7 @@ class GradientSpike:
         `grad/norm` against its median of 128 steps; `loss`.
 
     What to do:
-        Look at the batch of that step. Clip the gradient norm at 1, or at 0.7 of its usual value.
+        Look at the batch of that step. Clip the gradient norm at its usual value.
 
     When it is wrong:
         - Reinforcement learning, tiny batches and rare tokens have heavy-tailed gradients that spike in healthy

@@ -23,7 +23,7 @@ class GradientsVanish:
     What it detects:
         - The gradient norm is below `share` of what it began with, or exactly zero.
         - It stays so for `patience` steps in a row, while the loss neither falls nor is nearly gone.
-        - It is a warning if the loss is stuck at its start or at what a prediction gets that ignores the inputs.
+        - It is a warning if the loss is stuck at its start or at the cost of guessing.
         - It is information if the loss has come down: a small gradient at a minimum is success.
 
     Why it matters:

@@ -30,7 +30,7 @@ class GradientsVanishWithDepth:
         - The RMS gradient of the first weight matrix is below `share` of that of the last one.
         - The logarithms lie on a line over the order of at least four matrices, with R² above `fit`.
         - It is so at `num_looks` measurements in a row. That is information.
-        - It is a warning if the loss is stuck at its start or at what a prediction gets that ignores the inputs. That
+        - It is a warning if the loss is stuck at its start or at the cost of guessing. That
           can be said after 100 losses.
         - It can be said after 40 losses if the first matrix gets less than `share` squared of the gradient of the last
           one, and no more than 3% of the loss can be gone. Or if that was so at five measurements, the very first among

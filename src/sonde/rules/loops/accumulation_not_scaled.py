@@ -23,7 +23,7 @@ class AccumulationNotScaled:
         The gradient is too large by a factor of the number of micro-batches, and so is the effective learning rate.
 
     Evidence:
-        The check `accumulation-not-scaled`: the number of micro-batches, and the line of the backward pass.
+        The fact `accumulation-not-scaled`: the number of micro-batches, and the line of the backward pass.
 
     What to do:
         Call `(loss / num_micro_batches).backward()`. Or divide the learning rate by the number of micro-batches.

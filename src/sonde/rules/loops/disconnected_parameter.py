@@ -24,7 +24,7 @@ class DisconnectedParameter:
         The layer never learns: its output is detached, unused, or replaced by the output of another layer.
 
     Evidence:
-        The check `disconnected-parameter`: the parameters and their share of the model's elements.
+        The fact `disconnected-parameter`: the parameters and their share of the model's elements.
 
     What to do:
         - Look for `detach()`, `no_grad`, `.data`, `.item()` or a variable that is used twice, on the way from the layer

@@ -25,7 +25,7 @@ class FrozenLayer:
         A random layer that cannot learn leaves all the work to the other layers.
 
     Evidence:
-        The checks `frozen-parameter` and `zero-rate`: the parameters, their share of the model, and how many of them
+        The facts `frozen-parameter` and `zero-rate`: the parameters, their share of the model, and how many of them
         are as initialised.
 
     What to do:

@@ -33,7 +33,7 @@ class ParameterNotInOptimizer:
         built before a layer was replaced, moved or wrapped.
 
     Evidence:
-        The check `parameter-not-in-optimizer`: the parameters and their share of the model's elements. Or the check
+        The fact `parameter-not-in-optimizer`: the parameters and their share of the model's elements. Or the check
         `idle-optimizer`, with the optimiser's name.
 
     What to do:

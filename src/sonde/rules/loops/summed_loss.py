@@ -26,7 +26,7 @@ class SummedLoss:
         too high by the same factor.
 
     Evidence:
-        The check `summed-loss`, with the line of the backward pass. The loss against its start.
+        The fact `summed-loss`, with the line of the backward pass. The loss against its start.
 
     What to do:
         Use `reduction="mean"`, or divide the loss by the number of rows that count. Or divide the learning rate by that

@@ -22,19 +22,19 @@ class InitialLossHighState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InitialLossHigh:
-    """The first losses are far above that of a constant prediction.
+    """The first losses are far above the cost of guessing.
 
     What it detects:
-        A constant prediction ignores the inputs. For classes it costs the entropy of the labels, for numbers the mean
-        square of the targets.
-        - The first loss is more than `factor` times that of a constant prediction, or more than `drop` times the median
-          of losses 11 to 20. This is information, and is said once.
-        - It is a warning if the loss is still above `factor` times a constant prediction after `least_steps` steps. It
-          is not one if the loss starts at about a constant prediction times the number of examples or tokens in a
-          batch, as a summed loss does.
-        - If Sonde reads the cost of a constant prediction from the graph of the loss (`loss/relative`), units and sums
-          do not matter. Then it is a warning from `soon` losses on, if the loss began at more than `far` times a
-          constant prediction; or earlier, if the loss becomes NaN or infinite.
+        Guessing means one constant answer that ignores the inputs. For classes it costs the entropy of the labels, for
+        numbers the mean square of the targets.
+        - The first loss is more than `factor` times the cost of guessing, or more than `drop` times the median of
+          losses 11 to 20. This is information, and is said once.
+        - It is a warning if the loss is still above `factor` times the cost of guessing after `least_steps` steps. It
+          is not one if the loss starts at about the cost of guessing times the number of examples or tokens in a batch,
+          as a summed loss does.
+        - If Sonde reads the cost of guessing from the graph of the loss (`loss/relative`), units and sums do not
+          matter. Then it is a warning from `soon` losses on, if the loss began at more than `far` times the cost of
+          guessing; or earlier, if the loss becomes NaN or infinite.
 
     Why it matters:
         A network should begin by guessing. If it begins confidently wrong, its output weights or its inputs are too
@@ -61,12 +61,12 @@ class InitialLossHigh:
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.BAD_INITIALISATION: (
-            For("the first losses are far above a constant prediction"),
-            For("the loss stays above a constant prediction for long", when=When.ALARM),
+            For("the first losses are far above guessing"),
+            For("the loss stays above the cost of guessing for long", when=When.ALARM),
         ),
-        Cause.UNNORMALISED_INPUTS: For("the first losses are far above a constant prediction"),
+        Cause.UNNORMALISED_INPUTS: For("the first losses are far above guessing"),
         Cause.WRONG_LOSS_REDUCTION: (
-            For("the first loss is a multiple of a constant prediction's"),
+            For("the first loss is a multiple of the cost of guessing"),
             Against("measured by its own targets, where a sum changes nothing", when=When.ALARM),
         ),
         Cause.BATCH_TOO_SMALL: For(),
@@ -100,7 +100,7 @@ class InitialLossHigh:
         is_bad = picture.num_losses >= self.least_steps and picture.trivial > 0 and self._is_bad(state, look)
         if is_bad or self._is_far(look):
             message = (
-                f"the loss began at {amount(picture.loss_start / picture.trivial)} times that of a constant prediction "
+                f"the loss began at {amount(picture.loss_start / picture.trivial)} times the cost of guessing "
                 f"({amount(picture.trivial)}), and is still above it after {picture.num_losses:,} steps"
             )
             evidence = look.evidence("loss", picture.loss, picture.trivial)
@@ -113,7 +113,7 @@ class InitialLossHigh:
             return state, ()
         trivial = _trivial(look)
         if trivial > 0 and state.first[0] > self.factor * trivial:
-            what, expected = "that of a constant prediction", trivial
+            what, expected = "the cost of guessing", trivial
         elif 0 < (later := middle(state.first[10:])) * self.drop < state.first[0]:
             what, expected = "the loss ten steps later", later
         else:

@@ -58,7 +58,7 @@ class LossDiverges:
         `loss` against its start and its best; `grad/norm`, which mostly grows first.
 
     What to do:
-        - Divide the learning rate by ten, clip the gradient norm at 0.7 of its usual value, and go back to a checkpoint
+        - Divide the learning rate by ten, clip the gradient norm at its usual value, and go back to a checkpoint
           before the rise.
         - If the loss rises only in the first steps, lengthen the warmup.
         - If it rises with the weights, look at `weight/norm` and `act/absmax`.

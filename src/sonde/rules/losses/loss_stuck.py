@@ -54,8 +54,8 @@ class LossStuck:
         - If it works, check that labels belong to their inputs.
 
     When it is wrong:
-        - Some tasks (copying, modular arithmetic) stay at the loss of a constant prediction for long before they break
-          through. The gradient norm mostly rises before that.
+        - Some tasks (copying, modular arithmetic) stay at the cost of guessing for long before they break through. The
+          gradient norm mostly rises before that.
         - A fine-tuned model may have nothing left to learn.
         - Losses about zero and losses of several players are not judged.
 
@@ -68,12 +68,12 @@ class LossStuck:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.NO_LEARNABLE_SIGNAL: For("the loss stays at that of a constant prediction"),
+        Cause.NO_LEARNABLE_SIGNAL: For("the loss stays at the cost of guessing"),
         Cause.BAD_INITIALISATION: For(),
         Cause.LR_TOO_LOW: For("the loss hardly leaves its start"),
         Cause.PLATEAU: For("the loss never moved"),
         Cause.VANISHING_GRADIENTS: For("the loss does not move"),
-        Cause.WEIGHT_DECAY_TOO_STRONG: For("the loss stays at that of a constant prediction"),
+        Cause.WEIGHT_DECAY_TOO_STRONG: For("the loss stays at the cost of guessing"),
         Cause.WARMUP_TOO_SHORT: For(),
         Cause.UNDERFITTING: Against("nothing at all was learned"),
         Cause.INSUFFICIENT_CAPACITY: Against("even a small model does better than guessing"),

@@ -47,7 +47,7 @@ class SlowProgress:
         The slope of `loss`; `grad/cosine` (steps that agree could be longer); `update/ratio`.
 
     What to do:
-        Raise the learning rate by a factor of 3 to 10, as long as the loss stays calm. Look at `clip/factor`: a clip
+        Raise the learning rate by a factor of 3 to 5, as long as the loss stays calm. Look at `clip/factor`: a clip
         far below the usual gradient shortens steps in the same way.
 
     When it is wrong:

@@ -31,11 +31,11 @@ class FirstEpochStill:
         `loss` at the end of the epoch, against its start; `lr`.
 
     What to do:
-        Raise the learning rate by a factor of 3 to 10, as long as the loss stays calm. If that changes nothing, check
+        Raise the learning rate by a factor of 3 to 5, as long as the loss stays calm. If that changes nothing, check
         that gradients arrive (`grad/norm`) and that labels belong to their inputs.
 
     When it is wrong:
-        - Some tasks stay at the loss of a constant prediction for long before they break through.
+        - Some tasks stay at the cost of guessing for long before they break through.
         - An epoch of few steps says little.
 
     References:

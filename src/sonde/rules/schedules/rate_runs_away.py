@@ -14,7 +14,7 @@ _MOST_CHANGES = 64
 
 
 class RateRunsAwayState(NamedTuple):
-    """The rise of the rate that is under way, and looks in a row at which it does harm."""
+    """The rise of the rate that is under way, and measurements in a row at which it does harm."""
 
     rates: tuple[float, ...] = ()
     """Logarithms of the last different rates, each above the one before …"""

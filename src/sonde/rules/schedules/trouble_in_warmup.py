@@ -60,10 +60,7 @@ class TroubleInWarmup:
     name: ClassVar[str] = "trouble-in-warmup"
     needs: ClassVar[tuple[str, ...]] = ("lr", "loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.WARMUP_TOO_SHORT: (
-            For("trouble began in the first steps at the full learning rate"),
-            For(when=When.ALARM),
-        ),
+        Cause.WARMUP_TOO_SHORT: (For("the first steps at the full learning rate went wrong"), For(when=When.ALARM)),
         Cause.LR_TOO_HIGH: For(),
     }
     quiet_steps: ClassVar[int] = 100

@@ -15,7 +15,7 @@ from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighti
 
 
 class UpdatesTooLargeState(NamedTuple):
-    """The largest typical ratio so far, when, and looks in a row above the limit."""
+    """The largest typical ratio so far, when, and measurements in a row above the limit."""
 
     peak: float = 0.0
     peak_step: int = -1

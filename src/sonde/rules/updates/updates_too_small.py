@@ -47,7 +47,7 @@ class UpdatesTooSmall:
         `update/ratio@…`, `grad/cosine`, and how straight the loss falls.
 
     What to do:
-        Check the clip's limit and the schedule first. Then raise the learning rate five times.
+        Check the clip's limit and the schedule first. Then raise the learning rate by a factor of 3 to 5.
 
     When it is wrong:
         - Fine-tuning moves weights little on purpose. As long as its loss comes down in a curve, the finding is

@@ -27,8 +27,8 @@ class WeightsShrink:
     What it detects:
         - The norm of all weights is below `shrunk` of what it was at first, after at least five further measurements,
           four fifths of which saw it fall or stay below that. This is information.
-        - It is a warning after 100 steps if more than `high` of the loss is left (compared with a constant prediction,
-          or with the start) and the loss does not fall beyond its noise.
+        - It is a warning after 100 steps if more than `high` of an untrained model's loss is left and the loss does not
+          fall beyond its noise.
         - It is a warning after 40 losses already if weight decay is clearly the reason: the norm is below
           `soon_shrunk`; learning rate × decay × steps is above 1, so that decay alone would leave less than 1/e of any
           weight; more than `high` of the loss is left; and the model did not come trained. If the loss does not measure
@@ -42,8 +42,9 @@ class WeightsShrink:
         `weight/norm` at first and now; `optimizer/weight_decay@…`.
 
     What to do:
-        Divide the weight decay by ten, and do not apply it to normalisation layers and biases. With decoupled decay
-        (AdamW) the product of learning rate and decay counts: above 1e-3 a step it halves weights within 700 steps.
+        Divide the weight decay by a hundred, and do not apply it to normalisation layers and biases. With decoupled
+        decay (AdamW) the product of learning rate and decay counts: above 1e-3 a step it halves weights within 700
+        steps.
 
     When it is wrong:
         - Networks with normalisation after each layer do not depend on the size of weights.
