@@ -113,13 +113,11 @@ class UpdatesTooSmall:
         cosine = typical(state.cosines, 1)
         tuned = picture.came_trained  # small steps are meant
         severity = Severity.WARNING if slow and not cosine < self.agree and not tuned else Severity.INFO
-        message = (
-            f"a step changes weight matrices by only {amount(ratio)} of their norm (median), at a learning rate of "
-            f"{amount(picture.lr)}"
-        )
+        message = f"a step changes weight matrices by only {amount(ratio)} of their norm (median)"
+        message += f", at a learning rate of {amount(picture.lr)}"
         if slow:
-            message += f"; the loss began at {amount(picture.loss_start)} and is {amount(picture.loss_smooth)} after "
-            message += f"{picture.num_losses:,} steps"
+            start, now = amount(picture.loss_start), amount(picture.loss_smooth)
+            message += f"; the loss began at {start} and is {now} after {picture.num_losses:,} steps"
         evidence = look.evidence(f"update/ratio@{layers.names[0]}", ratio, 2 * floor)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
 
