@@ -29,8 +29,8 @@ class ConstantLabels:
         - A warning where the gradient of a cross-entropy shows it, which is negative at the target only.
         - Also a warning where the batches show it, the targets are no integers, and more than `gone` of the loss is
           gone: a model that always says the same is then perfect.
-        - Information where the loss's own graph shows it (`loss/trivial` is below `nothing` of the first loss at each
-          of `looks` looks): zeros may be meant, as residuals of an equation are compared with. A warning once `gone` of
+        - Information where the loss's own graph shows it (`loss/trivial` is below `nothing` of `loss/zeros` at each of
+          `looks` looks): zeros may be meant, as residuals of an equation are compared with. A warning once `gone` of
           the loss is gone and validation is still above `unlearned` of its first value, or of the first training loss.
         - Else information: a loader gives targets that no loss looks at (pictures of one folder for a generator,
           lengths, masks, zeros for a player that finds its rewards itself).
@@ -90,7 +90,8 @@ class ConstantLabels:
         cost = look.scene.value("loss/trivial")
         if state.is_varied or not math.isfinite(cost) or not look.picture.loss_start > 0:
             return state
-        if cost > self.nothing * look.picture.loss_start:
+        zeros = look.scene.value("loss/zeros")
+        if cost > self.nothing * (zeros if math.isfinite(zeros) else look.picture.loss_start):
             return state._replace(is_varied=True, costs=())
         return state._replace(costs=(*state.costs, cost)[-self.looks :])
 

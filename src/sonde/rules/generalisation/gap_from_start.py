@@ -28,8 +28,8 @@ class GapFromStart:
         the training loss, each time by a factor within 30% of the first, below what an untrained model gets in
         training, and falls with it: the two do not average over the same things.
 
-        One evaluation is enough for a warning where it is the first of all, comes after `soon` losses or more, and has
-        a gap beyond what settling explains: by the mean of the last ten losses training is below 0.4 of an untrained
+        One evaluation is enough for a warning where the model has a batch norm (or no model table says what it has), it
+        is the first of all, comes after `soon` losses or more, and has a gap beyond what settling explains: by the mean of the last ten losses training is below 0.4 of an untrained
         model's loss, validation is more than `plain` times as large, and less than half of what training learned shows
         in it.
 
@@ -109,7 +109,8 @@ class GapFromStart:
 
     def _is_plain(self, state: Evaluations, look: Look, recent: tuple[float, ...]) -> bool:
         """Whether the gap of the first evaluation is too large for statistics that have yet to settle."""
-        if look.picture.num_losses < self.soon or not has_level(look):
+        model = look.scene.kinds.model
+        if look.picture.num_losses < self.soon or not has_level(look) or (model and not model.is_batch_normed):
             return False
         training, validation = float(np.nanmean(recent)), state.first
         reference = float(np.fmax(untrained(look.picture), state.start))

@@ -20,7 +20,9 @@ class SchedulePerBatchState(NamedTuple):
     start_lr: float = float("nan")
     drops: tuple[tuple[int, float], ...] = ()
     """(steps since the change before, ratio of new to old rate)."""
+    has_epochs: bool = False
     is_told: bool = False
+    is_warned: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +34,7 @@ class SchedulePerBatch:
         the same factor, at most 0.95, at equal distances, and has lost `lost` of its value: that is how step and
         exponential schedules look that are stepped after each batch. With stretches of several equal steps between the
         drops it is a warning; drops at each step may be an exponential decay meant so, and are information, as are
-        those of a run without evaluations whose loss gets on.
+        those of a run of which neither epochs nor evaluations were ever seen.
 
     Why it matters:
         A schedule of thirty epochs is over after thirty batches; the rest of the run learns nothing.
@@ -80,23 +82,23 @@ class SchedulePerBatch:
         lr = scene.value("lr")
         if math.isfinite(lr):
             state = self._taken(state, lr, scene.step)
-        found = self._found(state) if math.isfinite(lr) and not state.is_told else None
+        found, start_lr = self._found(state) if not state.is_warned else None, state.start_lr
         if "epoch" in scene or "val/loss" in scene:
             # A border: what drops from here on belongs to another epoch.
-            state = state._replace(drops=(), start_lr=state.lr)
-        if found is None:
+            state = state._replace(drops=(), start_lr=state.lr, has_epochs=True)
+        # Where nobody says when an epoch is over, steps may be counted on purpose.
+        warns = found is not None and found[0] > 1 and state.has_epochs
+        if found is None or (state.is_told and not warns):
             return state, ()
         gap, ratio = found
         apart = "at every step" if gap == 1 else f"every {gap} steps"
         message = (
-            f"learning rate falls by a factor of {ratio:.3g} {apart} within an epoch, from {state.start_lr:.3g} to "
+            f"learning rate falls by a factor of {ratio:.3g} {apart} within an epoch, from {start_lr:.3g} to "
             f"{state.lr:.3g} so far"
         )
-        evidence = Evidence(tag="lr", step=scene.step, value=state.lr, expected=state.start_lr)
-        # Who has no epochs counts steps on purpose, as long as the loss gets on.
-        by_steps = look.picture.num_evaluations == 0 and look.picture.is_thriving
-        severity = Severity.WARNING if gap > 1 and not by_steps else Severity.INFO
-        return state._replace(is_told=True), (Sighting(severity, message, evidence=(evidence,)),)
+        evidence = Evidence(tag="lr", step=scene.step, value=state.lr, expected=start_lr)
+        severity = Severity.WARNING if warns else Severity.INFO
+        return state._replace(is_told=True, is_warned=warns), (Sighting(severity, message, evidence=(evidence,)),)
 
     def _taken(self, state: SchedulePerBatchState, lr: float, step: int) -> SchedulePerBatchState:
         if math.isnan(state.lr):
