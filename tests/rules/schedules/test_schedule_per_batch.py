@@ -5,7 +5,7 @@ import math
 from sonde.core.findings import Severity
 from sonde.rules.schedules.schedule_per_batch import SchedulePerBatch
 
-from ..traces import falling, judge, rows, worst
+from ..traces import judge, rows, worst
 
 
 def _rows(rates: list[float], epoch: int) -> list[dict[str, float]]:
