@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, share
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
 _MOST_DROPS = 16
@@ -27,17 +28,20 @@ class SchedulePerBatchState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchedulePerBatch:
-    """A schedule meant for epochs moves with every batch.
+    """A schedule that is meant for epochs moves with every batch.
 
     What it detects:
-        Within one epoch (between two rows of `epoch` or evaluations) the rate dropped at least `least_drops` times by
-        the same factor, at most 0.95, at equal distances, and has lost `lost` of its value: that is how step and
-        exponential schedules look that are stepped after each batch. With stretches of several equal steps between the
-        drops it is a warning; drops at each step may be an exponential decay meant so, and are information, as are
-        those of a run of which neither epochs nor evaluations were ever seen.
+        - Within one epoch (between two rows of `epoch`, or two evaluations) the learning rate dropped at least
+          `least_drops` (default: 3) times by the same factor, at most 0.95, at equal distances of at most `widest`
+          (default: 100) steps.
+        - It has lost `lost` (default: 0.8) of its value. Step and exponential schedules look like this if they are
+          stepped after each batch.
+        - It is a warning if there are several steps between the drops.
+        - Drops at each step may be an intended exponential decay, and are information. So are drops as long as neither
+          the end of an epoch nor an evaluation was seen.
 
     Why it matters:
-        A schedule of thirty epochs is over after thirty batches; the rest of the run learns nothing.
+        A schedule of thirty epochs is over after thirty batches. The rest of the run learns nothing.
 
     Evidence:
         `lr` at the start of the epoch and now.
@@ -46,11 +50,11 @@ class SchedulePerBatch:
         Call `scheduler.step()` after the loop over batches, or give the schedule's settings in batches.
 
     When it is wrong:
-        Step schedules counted in batches on purpose within very long epochs; they drop rarely, thousands of steps
-        apart, which is why drops more than `widest` steps apart do not count.
+        - Step schedules that are counted in batches on purpose, within very long epochs. They drop rarely, thousands of
+          steps apart, which is why `widest` exists.
 
     References:
-        PyTorch documentation, torch.optim: how to adjust learning rate.
+        PyTorch documentation, torch.optim, section How to adjust learning rate.
     """
 
     code: ClassVar[str] = "SCH005"
@@ -58,12 +62,12 @@ class SchedulePerBatch:
     needs: ClassVar[tuple[str, ...]] = ("lr",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.SCHEDULE_MISAPPLIED: (
-            For("drops meant for epochs come with batches"),
-            For("in stairs, as one means them for epochs", when=When.ALARM),
+            For("the learning rate drops with batches, as if they were epochs"),
+            For("the learning rate falls in stairs within an epoch", when=When.ALARM),
         ),
         Cause.SCHEDULE_DECAYS_TOO_FAST: (
-            For("it is stepped at the wrong place"),
-            Against("it is stepped at the wrong place", when=When.ALARM),
+            For("the scheduler is stepped at the wrong place"),
+            Against("the scheduler is stepped at the wrong place", when=When.ALARM),
         ),
     }
     quiet_steps: ClassVar[int] = 200
@@ -93,8 +97,8 @@ class SchedulePerBatch:
         gap, ratio = found
         apart = "at every step" if gap == 1 else f"every {gap} steps"
         message = (
-            f"learning rate falls by a factor of {ratio:.3g} {apart} within an epoch, from {start_lr:.3g} to "
-            f"{state.lr:.3g} so far"
+            f"{'within one epoch ' * state.has_epochs}the learning rate fell from {amount(start_lr)} to {amount(state.lr)}: "
+            f"it loses {share(1 - ratio)} {apart}"
         )
         evidence = Evidence(tag="lr", step=scene.step, value=state.lr, expected=start_lr)
         severity = Severity.WARNING if warns else Severity.INFO
