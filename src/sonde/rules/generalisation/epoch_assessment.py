@@ -115,8 +115,8 @@ class EpochAssessment:
         moved = "rose" if assessment.improvement_rate < 0 else "fell"
         message = (
             f"{assessment.verdict}: {_CAUSES[assessment.verdict]} (validation {moved} by "
-            f"{percent(abs(assessment.improvement_rate))} in the last epoch, {assessment.progress} progress; the gap to "
-            f"training is {percent(assessment.gap)}{rate})"
+            f"{percent(abs(assessment.improvement_rate))} in the last epoch, {assessment.progress} progress; the gap "
+            f"to training is {percent(assessment.gap)}{rate})"
         )
         evidence = (
             Evidence(tag="val/loss", step=look.scene.step, value=ended.validations[-1], expected=ended.validations[-2]),
