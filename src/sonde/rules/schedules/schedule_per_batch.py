@@ -97,8 +97,8 @@ class SchedulePerBatch:
         gap, ratio = found
         apart = "at every step" if gap == 1 else f"every {gap} steps"
         message = (
-            f"{'within one epoch ' * state.has_epochs}the learning rate fell from {amount(start_lr)} to {amount(state.lr)}: "
-            f"it loses {share(1 - ratio)} {apart}"
+            f"{'within one epoch ' * state.has_epochs}the learning rate fell from {amount(start_lr)} to "
+            f"{amount(state.lr)}: it loses {share(1 - ratio)} {apart}"
         )
         evidence = Evidence(tag="lr", step=scene.step, value=state.lr, expected=start_lr)
         severity = Severity.WARNING if warns else Severity.INFO

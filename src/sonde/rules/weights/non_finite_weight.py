@@ -68,7 +68,10 @@ class NonFiniteWeight:
         num = int(counts.values[order[0]])
         message = f"parameter `{where[0]}` holds {count(num, 'NaN or infinite value')}"
         if len(where) > 1:
-            message = f"{len(where)} of {len(counts.names)} parameters hold NaN or infinite values, the fewest in `{where[0]}`"
+            message = (
+                f"{len(where)} of {len(counts.names)} parameters hold NaN or infinite values, "
+                f"the fewest in `{where[0]}`"
+            )
         evidence = tuple(
             Evidence(tag=f"weight/nonfinite@{counts.names[i]}", step=look.scene.step, value=float(counts.values[i]))
             for i in order[:3]
