@@ -26,7 +26,8 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = Path(__file__).with_name("examples.json")
 
 _MOST = 2
-_NAMES = re.compile(r"`[^`]*`(?: \(\w+\))?|\((?:\w+\.py:\d+|cuda:\d+)\)")
+_NAMES = re.compile(r"`[^`]*`(?: \(\w+\))?")
+_PLACES = re.compile(r" \((?:\w+\.py|cuda):\d+\)")
 _NUMBERS = re.compile(r"[-+]?(?:\d[\d,]*(?:\.\d+)?(?:e-?\d+)?|\binfinity\b|\bNaN\b)%?")
 _UNITS = re.compile(r"# (?:bytes|[KMGT]iB)\b")
 _PLURALS = re.compile(r"(# (?:[\w-]+ ){0,3}?\w+?)s\b")
@@ -36,13 +37,14 @@ Said = tuple[str, Severity, str]
 
 
 def shape(message: str) -> str:
-    """A message without its numbers and names.
+    """A message without its numbers, names and places in the code.
 
     Example:
         >>> shape("module `5` (Linear) produced 160 bad values"), shape("module `a` produced 1 bad value")
         ('module `…` produced # bad value', 'module `…` produced # bad value')
     """
-    return _PLURALS.sub(r"\1", _UNITS.sub("#", _NUMBERS.sub("#", _NAMES.sub("`…`", message))))
+    masked = _NUMBERS.sub("#", _NAMES.sub("`…`", _PLACES.sub("", message)))
+    return _PLURALS.sub(r"\1", _UNITS.sub("#", masked))
 
 
 def said_in(test: str) -> list[Said]:

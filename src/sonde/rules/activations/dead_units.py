@@ -58,7 +58,7 @@ class DeadUnits:
 
     When it is wrong:
         - Half of a ReLU's outputs are zero in a healthy training. This rule counts units, not outputs.
-        - Sparse inputs leave rows of the first matrix without gradients, and rare classes leave rows of the last matrix
+        - Sparse inputs leave columns of the first matrix without gradients, and rare classes leave rows of the last one
           without gradients. The loss falls then, and the finding is information.
 
     References:
