@@ -23,8 +23,8 @@ def text() -> str:
     lines = [
         "# Rules",
         "",
-        "Every rule that `sonde diagnose` applies; `sonde explain CODE` prints its page. Examples are messages of recorded "
-        "trainings, or of the rule's unit tests where none of them raised it. This page is made by "
+        "Every rule that `sonde diagnose` applies; `sonde explain CODE` prints its page. Examples are messages of "
+        "recorded trainings, or of the rule's unit tests if no training raised it. This page is made by "
         "`docs/reference/make_rules.py`.",
         "",
         "| code | name | |",
