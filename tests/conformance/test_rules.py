@@ -35,6 +35,15 @@ def test_a_rule_has_its_manual_page_its_needs_and_its_causes(rule: type[Rule]) -
 
 
 @pytest.mark.parametrize("rule", RULES, ids=CODES)
+def test_a_manual_page_says_the_defaults_that_settings_have(rule: type[Rule]) -> None:
+    said = re.findall(r"`(\w+)`[^`()]*\(default:\s+(\S+?)\)", inspect.getdoc(rule) or "")
+    settings = rule()
+    assert {name: float(value.replace(",", "")) for name, value in said} == {
+        name: getattr(settings, name) for name, _ in said
+    }
+
+
+@pytest.mark.parametrize("rule", RULES, ids=CODES)
 def test_a_rule_is_tested(rule: type[Rule]) -> None:
     module = rule.__module__.removeprefix("sonde.rules.").split(".")
     folder = Path(__file__).parents[1] / "rules" / module[0]

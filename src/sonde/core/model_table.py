@@ -175,6 +175,11 @@ class ModelTable:
         """The number formats of all parameters."""
         return frozenset(row.dtype for row in self.parameters)
 
+    @functools.cached_property
+    def is_batch_normed(self) -> bool:
+        """Whether a module is a batch norm, whose running statistics stand for the batch's in evaluation."""
+        return any("BatchNorm" in row.type for row in self.modules)
+
     @property
     def num_values(self) -> int:
         """Values of all parameters together."""

@@ -77,6 +77,8 @@ class DeadUnits:
         Cause.LR_TOO_HIGH: For(),
         Cause.LR_SPIKE: For(),
         Cause.BATCH_TOO_SMALL: For(),
+        Cause.MISSING_LOSS_SCALING: For("gradients are exactly zero"),
+        Cause.LR_TOO_LOW: Against("units get no gradient", when=When.ALARM),
         Cause.PLATEAU: Against("units are dead"),
         Cause.NO_LEARNABLE_SIGNAL: Against(),
     }

@@ -27,8 +27,8 @@ class ConstantLabels:
 
     What it detects:
         - The targets of the first batches (at least four batches and 32 examples) are the same for all examples.
-        - Or the loss's own graph shows that one constant answer costs nothing: `loss/trivial` is below `nothing` of the
-          first loss at `looks` measurements.
+        - Or the loss's own graph shows that one constant answer costs nothing: `loss/trivial` is below `nothing` of
+          `loss/zeros` at `looks` measurements.
         - Warning: the gradient of a cross-entropy, which is negative at the target only, shows that the targets are
           constant.
         - Warning: the batches show it, the targets are not integers, and more than `gone` of the loss is gone. A model
@@ -95,7 +95,8 @@ class ConstantLabels:
         cost = look.scene.value("loss/trivial")
         if state.is_varied or not math.isfinite(cost) or not look.picture.loss_start > 0:
             return state
-        if cost > self.nothing * look.picture.loss_start:
+        zeros = look.scene.value("loss/zeros")
+        if cost > self.nothing * (zeros if math.isfinite(zeros) else look.picture.loss_start):
             return state._replace(is_varied=True, costs=())
         return state._replace(costs=(*state.costs, cost)[-self.looks :])
 

@@ -30,7 +30,8 @@ class GapFromStart:
         - Warning, judged likewise: the losses are in other units. Validation is more than `units` times the training
           loss, by the same factor each time (within 30%), below an untrained model's loss, and falls with the training
           loss.
-        - Warning at the first evaluation of all, after `soon` losses or more: training is below 0.4 of an untrained
+        - Warning at the first evaluation of all, after `soon` losses or more, of a model with a batch norm (or of which
+          nothing is known): training is below 0.4 of an untrained
           model's loss by the mean of the last ten losses, validation is more than `plain` times as large, and shows
           less than half of what training learned.
         - Information: all other cases.
@@ -113,7 +114,8 @@ class GapFromStart:
 
     def _is_plain(self, state: Evaluations, look: Look, recent: tuple[float, ...]) -> bool:
         """Whether the gap of the first evaluation is too large for statistics that have yet to settle."""
-        if look.picture.num_losses < self.soon or not has_level(look):
+        model = look.scene.kinds.model
+        if look.picture.num_losses < self.soon or not has_level(look) or (model and not model.is_batch_normed):
             return False
         training, validation = float(np.nanmean(recent)), state.first
         reference = float(np.fmax(untrained(look.picture), state.start))
