@@ -18,7 +18,7 @@ FINDING = Finding(
     first_step=2,
     last_step=193,
     open=True,
-    message="log Z of the output logits is 24.3, at the first look 3.47",
+    message="log Z of the output logits moved from 3.47 to 24.3 since it was first measured",
     evidence=(Evidence(tag="logits/log_z", step=193, value=24.3, expected=3.47),),
 )
 

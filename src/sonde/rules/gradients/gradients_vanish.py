@@ -51,6 +51,7 @@ class GradientsVanish:
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.VANISHING_GRADIENTS: For(),
         Cause.DEAD_UNITS: For(),
+        Cause.MISSING_LOSS_SCALING: For("gradients are too small for fp16"),
         Cause.LR_TOO_LOW: Against(),
         Cause.NO_LEARNABLE_SIGNAL: Against(),
     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
+from sonde.rules.picture import Picture
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.medians import middle
 
@@ -18,6 +19,11 @@ class InitialLossHighState(NamedTuple):
     is_warned: bool = False
     sizes: tuple[float, ...] = ()
     """Numbers of examples and tokens in a batch: multiples of guessing that a sum would start at."""
+    start: float = math.nan
+    """Times what guessing, or an answer of zeros where that costs more, the model's first answers cost …"""
+    least: float = math.inf
+    """… and the least times what guessing costs so far, by the same targets each."""
+    num_looks: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,8 +39,11 @@ class InitialLossHigh:
           is not one if the loss starts at about the cost of guessing times the number of examples or tokens in a batch,
           as a summed loss does.
         - If Sonde reads the cost of guessing from the graph of the loss (`loss/relative`), units and sums do not
-          matter. Then it is a warning from `soon` losses on, if the loss began at more than `far` times the cost of
-          guessing; or earlier, if the loss becomes NaN or infinite.
+          matter, and targets far from zero are no bad start (`loss/zeros`). Then it is a warning at the second look, or
+          as soon as the loss becomes NaN or infinite, if the first answers cost more than `far` times guessing and all
+          later ones more than `factor` times.
+        - It also is a warning after `least_steps` losses, if the first answers cost more than `factor` times guessing,
+          and the best of at least `looks` looks more than `worse` times.
 
     Why it matters:
         A network should begin by guessing. If it begins confidently wrong, its output weights or its inputs are too
@@ -76,6 +85,8 @@ class InitialLossHigh:
         Cause.TRAIN_EVAL_MISMATCH: Against("the first losses were in other units already"),
         Cause.EXPLODING_GRADIENTS: Against("the start itself was bad", when=When.ALARM),
         Cause.SCHEDULE_MISAPPLIED: Against("the start itself was bad", when=When.ALARM),
+        Cause.CLIP_TOO_AGGRESSIVE: Against("gradients are large because the start was bad", when=When.ALARM),
+        Cause.NO_LEARNABLE_SIGNAL: Against("the start itself was bad", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 200
 
@@ -83,7 +94,8 @@ class InitialLossHigh:
     drop: float = 4.0
     least_steps: int = 150
     far: float = 4.0
-    soon: int = 50
+    worse: float = 1.1
+    looks: int = 8
 
     def init(self) -> InitialLossHighState:
         """Before the first step."""
@@ -95,10 +107,15 @@ class InitialLossHigh:
         sizes = [scene.value(tag) for tag in ("batch/size", "batch/samples", "batch/tokens") if tag in scene]
         if sizes:
             state = state._replace(sizes=tuple(sizes))
+        share = scene.value("loss/relative")
+        if math.isfinite(share):
+            zeros = scene.value("loss/zeros") / scene.value("loss/trivial")  # over guessing; NaN where not measured
+            start = share / (zeros if zeros > 1 else 1.0) if not state.num_looks else state.start
+            state = state._replace(start=start, least=min(state.least, share), num_looks=state.num_looks + 1)
         if "loss" not in scene or not look.picture.is_alone or state.is_warned:
             return state, ()
         is_bad = picture.num_losses >= self.least_steps and picture.trivial > 0 and self._is_bad(state, look)
-        if is_bad or self._is_far(look):
+        if is_bad or self._is_far(state, picture):
             message = (
                 f"the loss began at {amount(picture.loss_start / picture.trivial)} times the cost of guessing "
                 f"({amount(picture.trivial)}), and is still above it after {picture.num_losses:,} steps"
@@ -123,13 +140,14 @@ class InitialLossHigh:
         evidence = look.evidence("loss", state.first[0], expected)
         return state._replace(is_told=True), (Sighting(Severity.INFO, message, evidence=(evidence,), since=0),)
 
-    def _is_far(self, look: Look) -> bool:
-        """Whether the loss began far above guessing, by its own targets, and has stayed above it."""
-        picture, shares = look.picture, look.picture.shares.means
-        if not shares or not shares[0] > self.far or not picture.trivial > 0:
+    def _is_far(self, state: InitialLossHighState, picture: Picture) -> bool:
+        """Whether the answers began far above guessing, by their own targets, and have stayed above it."""
+        if not picture.trivial > 0:
             return False
-        is_soon = picture.num_losses >= self.soon or not math.isfinite(picture.loss)
-        return is_soon and min(shares) > self.factor and picture.loss_best > self.factor * picture.trivial
+        if state.start > self.far and state.least > self.factor:
+            return state.num_looks > 1 or not math.isfinite(picture.loss)
+        is_worse = state.start > self.factor and state.least > self.worse
+        return is_worse and state.num_looks >= self.looks and picture.num_losses >= self.least_steps
 
     def _is_bad(self, state: InitialLossHighState, look: Look) -> bool:
         picture = look.picture

@@ -21,7 +21,9 @@ class SchedulePerBatchState(NamedTuple):
     start_lr: float = float("nan")
     drops: tuple[tuple[int, float], ...] = ()
     """(steps since the change before, ratio of new to old rate)."""
+    has_epochs: bool = False
     is_told: bool = False
+    is_warned: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,8 +36,8 @@ class SchedulePerBatch:
         - It has lost `lost` of its value. Step and exponential schedules look like this if they are stepped after each
           batch.
         - It is a warning if there are several steps between the drops.
-        - Drops at each step may be an intended exponential decay, and are information. So are drops in a run without
-          evaluations whose loss falls well.
+        - Drops at each step may be an intended exponential decay, and are information. So are drops as long as neither
+          the end of an epoch nor an evaluation was seen.
 
     Why it matters:
         A schedule of thirty epochs is over after thirty batches. The rest of the run learns nothing.
@@ -83,23 +85,23 @@ class SchedulePerBatch:
         lr = scene.value("lr")
         if math.isfinite(lr):
             state = self._taken(state, lr, scene.step)
-        found = self._found(state) if math.isfinite(lr) and not state.is_told else None
+        found, start_lr = self._found(state) if not state.is_warned else None, state.start_lr
         if "epoch" in scene or "val/loss" in scene:
             # A border: what drops from here on belongs to another epoch.
-            state = state._replace(drops=(), start_lr=state.lr)
-        if found is None:
+            state = state._replace(drops=(), start_lr=state.lr, has_epochs=True)
+        # Where nobody says when an epoch is over, steps may be counted on purpose.
+        warns = found is not None and found[0] > 1 and state.has_epochs
+        if found is None or (state.is_told and not warns):
             return state, ()
         gap, ratio = found
         apart = "at every step" if gap == 1 else f"every {gap} steps"
         message = (
-            f"within one epoch the learning rate fell from {amount(state.start_lr)} to {amount(state.lr)}: "
-            f"it loses {share(1 - ratio)} {apart}"
+            f"{'within one epoch ' * state.has_epochs}the learning rate fell from {amount(start_lr)} to "
+            f"{amount(state.lr)}: it loses {share(1 - ratio)} {apart}"
         )
-        evidence = look.evidence("lr", state.lr, state.start_lr)
-        # Who has no epochs counts steps on purpose, as long as the loss gets on.
-        by_steps = look.picture.num_evaluations == 0 and look.picture.is_thriving
-        severity = Severity.WARNING if gap > 1 and not by_steps else Severity.INFO
-        return state._replace(is_told=True), (Sighting(severity, message, evidence=(evidence,)),)
+        evidence = look.evidence("lr", state.lr, start_lr)
+        severity = Severity.WARNING if warns else Severity.INFO
+        return state._replace(is_told=True, is_warned=warns), (Sighting(severity, message, evidence=(evidence,)),)
 
     def _taken(self, state: SchedulePerBatchState, lr: float, step: int) -> SchedulePerBatchState:
         if math.isnan(state.lr):

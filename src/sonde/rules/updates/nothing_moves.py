@@ -59,6 +59,7 @@ class NothingMoves:
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.ZERO_GRAD_MISPLACED: For("no weight changes though the optimiser steps"),
         Cause.DEAD_UNITS: For(),
+        Cause.MISSING_LOSS_SCALING: For("every gradient is exactly zero"),
         Cause.LR_TOO_LOW: Against(),
         Cause.NO_LEARNABLE_SIGNAL: Against(),
     }
