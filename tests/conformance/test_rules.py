@@ -9,20 +9,20 @@ import pytest
 
 from sonde.core.frames import Columns, Frame
 from sonde.diagnosis.doctor import Doctor, is_idle_without
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import all_rules
 from sonde.rules.picture import Pictures
 from sonde.rules.rule import HEADINGS, Look, Rule, causes_of, claims_of
 from sonde.rules.scene import Scenes
 
-CODES = [rule.code for rule in RULES]
+CODES = [rule.code for rule in all_rules()]
 
 
 def test_codes_and_names_are_unique_and_in_order() -> None:
     assert sorted(set(CODES)) == CODES
-    assert len({rule.name for rule in RULES}) == len(RULES)
+    assert len({rule.name for rule in all_rules()}) == len(all_rules())
 
 
-@pytest.mark.parametrize("rule", RULES, ids=CODES)
+@pytest.mark.parametrize("rule", all_rules(), ids=CODES)
 def test_a_rule_has_its_manual_page_its_needs_and_its_causes(rule: type[Rule]) -> None:
     page = inspect.getdoc(rule) or ""
     places = [page.find(f"{heading}:") for heading in HEADINGS]
@@ -34,14 +34,14 @@ def test_a_rule_has_its_manual_page_its_needs_and_its_causes(rule: type[Rule]) -
     assert rule.quiet_steps > 0
 
 
-@pytest.mark.parametrize("rule", RULES, ids=CODES)
+@pytest.mark.parametrize("rule", all_rules(), ids=CODES)
 def test_a_rule_is_tested(rule: type[Rule]) -> None:
     module = rule.__module__.removeprefix("sonde.rules.").split(".")
     folder = Path(__file__).parents[1] / "rules" / module[0]
     assert any(rule.__name__ in test.read_text(encoding="utf-8") for test in folder.glob("test_*.py")), rule.code
 
 
-@pytest.mark.parametrize("rule", RULES, ids=CODES)
+@pytest.mark.parametrize("rule", all_rules(), ids=CODES)
 def test_a_rule_says_nothing_twice_of_a_cause(rule: type[Rule]) -> None:
     said = [(cause, claim.when) for cause, claim in claims_of(rule)]
     assert len(set(said)) == len(said)
@@ -52,7 +52,7 @@ def _rows(losses: list[float]) -> list[Frame]:
     return [Frame(columns, i, 0.0, np.array([x, 0.1, 1.0], np.float32)) for i, x in enumerate(losses, 1)]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=CODES)
+@pytest.mark.parametrize("rule", all_rules(), ids=CODES)
 def test_a_rule_says_nothing_where_its_series_were_not_measured(rule: type[Rule]) -> None:
     doctor = Doctor([rule()])
     columns = Columns("other", ("something/else",))
@@ -60,9 +60,9 @@ def test_a_rule_says_nothing_where_its_series_were_not_measured(rule: type[Rule]
         assert not doctor.frame(Frame(columns, step, 0.0, np.array([float(step)], np.float32)))
 
 
-@pytest.mark.parametrize("rule", RULES, ids=CODES)
+@pytest.mark.parametrize("rule", all_rules(), ids=CODES)
 def test_a_rule_that_takes_no_notice_of_a_step_takes_none_until_its_series_come(rule: type[Rule]) -> None:
-    others = {need for kind in RULES for need in kind.needs} - set(rule.needs)
+    others = {need for kind in all_rules() for need in kind.needs} - set(rule.needs)
     tags = sorted(f"{need}a.weight" if need.endswith("@") else need for need in others)
     columns, random = Columns("step", tags), np.random.default_rng(0)
     asked, scenes, pictures = rule(), Scenes(), Pictures()

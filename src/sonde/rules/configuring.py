@@ -7,11 +7,11 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import all_rules
 from sonde.rules.rule import Rule
 
 
-def configured(overrides: Mapping[str, object], *, kinds: Iterable[type[Rule]] = RULES) -> list[Rule]:
+def configured(overrides: Mapping[str, object], *, kinds: Iterable[type[Rule]] | None = None) -> list[Rule]:
     """Every rule with its default settings, but for those that are given by name.
 
     A name is a rule's code or name (`GEN003`, `gap-from-start`), then `False` leaves the rule out and `True` keeps it;
@@ -22,7 +22,7 @@ def configured(overrides: Mapping[str, object], *, kinds: Iterable[type[Rule]] =
 
     Args:
         overrides: Values by name; none leaves every rule as it is.
-        kinds: The rules to choose from.
+        kinds: The rules to choose from; all of the catalogue by default.
 
     Raises:
         ValueError: No rule, or no setting of it, has the name, a setting is given twice, or the rule refuses the value.
@@ -39,7 +39,7 @@ def configured(overrides: Mapping[str, object], *, kinds: Iterable[type[Rule]] =
         ...
         ValueError: `GRD008 gain-drift` has no setting `windw`; did you mean `GRD008.window`?
     """
-    kinds = tuple(kinds)
+    kinds = all_rules() if kinds is None else tuple(kinds)
     by_name = {name: kind for kind in kinds for name in (kind.code, kind.name)}
     switches: dict[str, str] = {}
     is_on: dict[str, bool] = {}
@@ -64,7 +64,7 @@ def departures(overrides: Mapping[str, object]) -> tuple[tuple[str, ...], dict[s
         >>> departures({"overfitting": False, "gain-drift.window": 4, "GRD008": True})
         (('GEN001',), {'GRD008.window': 4})
     """
-    by_name = {name: kind for kind in RULES for name in (kind.code, kind.name)}
+    by_name = {name: kind for kind in all_rules() for name in (kind.code, kind.name)}
     off, changed = [], {}
     for name, value in overrides.items():
         which, point, field = name.partition(".")

@@ -55,7 +55,9 @@ class AlwaysClipped:
         Cause.BAD_BATCH: Against(),
         Cause.LR_TOO_LOW: Against("the clip, not the rate, makes steps small"),
         Cause.MISSING_CLIPPING: Against("it is clipped already"),
-        Cause.WEIGHT_DECAY_TOO_STRONG: Against("so little is left of gradients that any decay outweighs it", When.ALARM),
+        Cause.WEIGHT_DECAY_TOO_STRONG: Against(
+            "so little is left of gradients that any decay outweighs it", When.ALARM
+        ),
     }
     quiet_steps: ClassVar[int] = 100
 
