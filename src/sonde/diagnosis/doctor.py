@@ -46,7 +46,7 @@ class Doctor:
             try:
                 self._states[rule.code] = rule.init()
             except _FAILURES as error:
-                self._leave_out(rule, f"its settings fail: {error!r}")
+                self._leave_out(rule, f"failed before the first step: {error!r}")
         self._scenes, self._pictures, self._ledger = Scenes(model), Pictures(), Ledger()
         self._picture_state = self._pictures.init()
         self._circumstances = Circumstances()
