@@ -37,10 +37,12 @@ Install = Callable[..., None]
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Puts a package with rules where Python imports from, as pip does."""
-    before = set(sys.modules)
+    all_rules()  # what is cached is without the package
+    put_there = []
     monkeypatch.syspath_prepend(tmp_path)
 
     def put(module: str, code: str, *entries: str, version: str = "1.0") -> None:
+        put_there.append(module)
         (tmp_path / f"{module}.py").write_text(code, encoding="utf-8")
         info = tmp_path / f"{module}-{version}.dist-info"
         info.mkdir()
@@ -48,8 +50,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         (info / "entry_points.txt").write_text("[sonde.rules]\n" + "\n".join(entries) + "\n")
 
     yield put
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
+    for name in put_there:
+        sys.modules.pop(name, None)
 
 
 def test_the_catalogue_has_every_rule_file_once() -> None:

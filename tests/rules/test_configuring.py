@@ -78,7 +78,7 @@ def test_flags_and_several_values_are_settings_too() -> None:
         ("GRD08.window", "there is no rule `GRD08`; did you mean `GRD008`?"),
         ("gain-drif", "there is no rule `gain-drif`; did you mean `gain-drift`?"),
         ("grd008.window", "there is no rule `grd008`; did you mean `GRD008`?"),
-        ("zzzz", "there is no rule `zzzz`; `sonde explain` lists them all."),
+        ("zzzz", "there is no rule `zzzz`; `sonde rules` lists them all."),
         ("GRD008.windows", "`GRD008 gain-drift` has no setting `windows`; did you mean `GRD008.window`?"),
         ("gain-drift.code", "`GRD008 gain-drift` has no setting `code`; its settings: `threshold`, `window`"),
     ],

@@ -13,12 +13,14 @@ from sonde.diagnosis.gain_monitor import GainMonitor
 from sonde.diagnosis.ledger import Ledger
 from sonde.diagnosis.post_epoch import PostEpoch
 from sonde.diagnosis.ranking import Ranking
-from sonde.rules.catalogue import all_rules, own_rules, rule_of
+from sonde.rules.catalogue import own_rules, rule_of
+from sonde.rules.configuring import configured
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
 from sonde.rules.gradients.gain_drift import GainDrift
 from sonde.rules.picture import Pictures
 from sonde.rules.rule import Look, Rule
 from sonde.rules.scene import Fact, Scene, Scenes
+from sonde.rules.tiers import bare
 from sonde.signals import states
 
 _FAILURES = (Exception, SystemExit)  # a rule of somebody else's may do anything
@@ -38,7 +40,7 @@ class Doctor:
     """
 
     def __init__(self, rules: Iterable[Rule] | None = None, *, model: ModelTable | None = None) -> None:
-        self._rules: list[Rule] = [kind() for kind in all_rules()] if rules is None else list(rules)
+        self._rules: list[Rule] = configured({}) if rules is None else list(rules)
         self._not_measured: dict[str, str] = {}
         self._newly_failed: dict[str, str] = {}
         self._states: dict[str, Any] = {}
@@ -275,6 +277,7 @@ def is_idle_without(rule: Rule, awaited: set[str]) -> bool:
 
 def _derived(rule: Rule) -> Iterable[tuple[str, GainMonitor | PostEpoch]]:
     """What a rule has to show besides its findings, by table."""
+    rule = bare(rule)
     if isinstance(rule, GainDrift):
         yield "gradient-monitor", GainMonitor(rule=rule)
     elif isinstance(rule, EpochAssessment):

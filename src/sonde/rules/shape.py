@@ -10,6 +10,7 @@ from typing import Any
 
 from sonde.core.causes import Cause
 from sonde.rules.rule import Against, For, Onset, onset_of
+from sonde.rules.tiers import Tier
 
 _CODE, _NAME = re.compile(r"[A-Z]{3}[0-9]{3}"), re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _SETTINGS = (bool, int, float)
@@ -39,6 +40,8 @@ def check(kind: Any) -> bool:
     _demand(type(quiet) is int and quiet > 0, kind, "quiet_steps", "a whole number above 0")
     _check_claims(kind)
     _demand(isinstance(onset_of(kind), Onset), kind, "onset", "an `Onset`")
+    _demand("tier" not in fields and getattr(kind, "tier", "stable") in set(Tier), kind, "tier",
+            "`Tier.STABLE` or `Tier.PREVIEW`, and no setting")  # fmt: skip
     for name, type_ in typing.get_type_hints(kind).items():
         if name in fields and not _is_setting(type_):
             raise TypeError(

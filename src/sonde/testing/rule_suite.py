@@ -19,6 +19,7 @@ from sonde.rules.picture import Pictures
 from sonde.rules.rule import HEADINGS, Look, Rule, Sighting, claims_of
 from sonde.rules.scene import Scenes
 from sonde.rules.shape import check
+from sonde.rules.tiers import bare
 from sonde.signals import states
 
 _NUM_STEPS = 300
@@ -70,7 +71,7 @@ class RuleSuite:
     def test_every_setting_has_a_default_and_can_be_set_by_name(self, rule: type[Rule]) -> None:
         fields: Any = dataclasses.fields(rule)  # type: ignore[arg-type]  # rules are dataclasses
         given = {f"{rule.code}.{field.name}": getattr(rule(), field.name) for field in fields}
-        assert configured(given, kinds=(rule,)) == [rule()]
+        assert [bare(one) for one in configured(given, kinds=(rule,))] == [rule()]
         assert rule.__dataclass_params__.frozen, "declare it with @dataclass(frozen=True, kw_only=True)"  # type: ignore[attr-defined]
 
     def test_nothing_is_remembered_but_the_state(self, rule: type[Rule], rows: Sequence[Frame]) -> None:
