@@ -238,7 +238,7 @@ class Finding:
     def __post_init__(self) -> None:
         if not _CODE.fullmatch(self.code):
             raise ValueError(
-                "`Finding(code=...)` must be three capital letters and three digits, such as GRD001, "
+                "`Finding(code=...)` must be three capital letters and three digits, such as ABC001, "
                 f"got {self.code!r}."
             )
         if not _KEBAB.fullmatch(self.name):

@@ -58,6 +58,7 @@ class SaturatedUnits:
         Cause.MISSING_LR_DECAY: Against("flat units explain the floor", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 300
+    guide: ClassVar[str] = "vanishing"
 
     share: float = 0.5
     most: float = 0.9

@@ -79,6 +79,7 @@ class BadBatch:
         Cause.WEIGHT_NORM_JUMP: Against("the batch was unlike all others: that moved the weights", when=When.PLACED),
     }
     quiet_steps: ClassVar[int] = 20
+    guide: ClassVar[str] = "loss-spike"
 
     score: float = 6.0
     ratio: float = 4.0

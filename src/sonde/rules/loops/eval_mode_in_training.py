@@ -42,6 +42,7 @@ class EvalModeInTraining:
         Cause.TRAIN_EVAL_MISMATCH: Against("the mode was wrong"),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "validation-rising"
 
     def init(self) -> Standing:
         """Before the first step."""

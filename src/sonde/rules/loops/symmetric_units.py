@@ -44,6 +44,7 @@ class SymmetricUnits:
         Cause.NO_LEARNABLE_SIGNAL: Against("units are alike"),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "layer-not-learning"
 
     def init(self) -> Standing:
         """Before the first step."""

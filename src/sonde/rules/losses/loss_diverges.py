@@ -82,6 +82,7 @@ class LossDiverges:
         Cause.LR_TOO_LOW: Against("a loss that climbs is none of a low rate"),
     }
     quiet_steps: ClassVar[int] = 50
+    guide: ClassVar[str] = "explosion"
 
     least_growth: float = 4.0
     least_rise: float = 0.2

@@ -60,6 +60,7 @@ class NonFiniteLoss:
         Cause.OVERFITTING: Against("the loss is no number"),
     }
     quiet_steps: ClassVar[int] = 50
+    guide: ClassVar[str] = "explosion"
 
     def init(self) -> NonFiniteLossState:
         """Before the first step."""

@@ -60,6 +60,7 @@ class GradientsUnderflow:
         Cause.DEAD_UNITS: Against("what is left is as small as fp16's smallest number: rounding"),
     }
     quiet_steps: ClassVar[int] = 200
+    guide: ClassVar[str] = "vanishing"
 
     share: float = 0.2
     near: float = 64.0

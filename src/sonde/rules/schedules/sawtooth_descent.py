@@ -53,6 +53,7 @@ class SawtoothDescent:
         Cause.MISSING_CLIPPING: For("again and again"),
     }
     quiet_steps: ClassVar[int] = 200
+    guide: ClassVar[str] = "loss-spike"
 
     teeth: int = 3
 

@@ -55,6 +55,7 @@ class IdenticalUnits:
         Cause.WARMUP_TOO_SHORT: Against("units are the same from the start"),
     }
     quiet_steps: ClassVar[int] = 2000
+    guide: ClassVar[str] = "layer-not-learning"
 
     rank: float = 1.1
     least_steps: int = 100

@@ -86,6 +86,7 @@ class WeightNormJump:
         Cause.MISSING_CLIPPING: Against("weights became other ones first"),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "loss-spike"
 
     factor: float = 10.0
     score: float = 10.0

@@ -67,6 +67,7 @@ class WeightsShrink:
         Cause.NO_LEARNABLE_SIGNAL: Against("weights wither: decay does it"),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "loss-not-falling"
 
     shrunk: float = 0.75
     high: float = 0.6

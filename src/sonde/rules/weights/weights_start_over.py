@@ -60,6 +60,7 @@ class WeightsStartOver:
         Cause.STATE_RESET: For("the weights are new ones again"),
     }
     quiet_steps: ClassVar[int] = 300
+    guide: ClassVar[str] = "loss-spike"
 
     moved: float = 0.03
     back: float = 0.4
