@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount
 from sonde.rules.cosines import take_cosine, typical
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
 
@@ -19,21 +20,23 @@ class GradientsReverse:
     """Gradients of neighbouring steps point in opposite directions.
 
     What it detects:
-        The median of the last eight measured cosines, at least `num_looks` of them, is below `below`. Always
-        information.
+        - The median of the last eight measured cosines between gradients of neighbouring steps is below `below`
+          (default: -0.3).
+        - At least `num_looks` (default: 2) of them have been measured.
+        - It is always information.
 
     Why it matters:
-        Steps overshoot: the weights go to and fro across a valley. Where the loss falls all the same that is the edge
-        of stability, and healthy; where it does not, the rate is too high.
+        Steps overshoot: the weights go to and fro across a valley. If the loss falls all the same, this is the edge of
+        stability, which is healthy. If it does not fall, the learning rate is too high.
 
     Evidence:
         `grad/cosine`.
 
     What to do:
-        Nothing while the loss falls. Else lower the learning rate, or let it decay.
+        Nothing while the loss falls. Otherwise lower the learning rate, or let it decay.
 
     When it is wrong:
-        Small batches bring cosines near 0 whatever the rate; then this never speaks.
+        - Small batches bring cosines near 0 at any learning rate: then this rule never reports anything.
 
     References:
         Cohen et al., Gradient descent on neural networks typically occurs at the edge of stability, ICLR 2021.
@@ -45,7 +48,7 @@ class GradientsReverse:
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.LR_TOO_HIGH: For("successive gradients point in opposite directions"),
         Cause.MISSING_LR_DECAY: For(),
-        Cause.EXPLODING_GRADIENTS: Against("gradients turn back: the rate"),
+        Cause.EXPLODING_GRADIENTS: Against("gradients turn back, as at too high a learning rate"),
     }
     quiet_steps: ClassVar[int] = 300
 
@@ -66,5 +69,7 @@ class GradientsReverse:
         if not cosine < self.below:
             return state, ()
         evidence = Evidence(tag="grad/cosine", step=look.scene.step, value=cosines[-1], expected=None)
-        message = f"cosine {cosine:.2f} between gradients of neighbouring steps: each undoes part of the one before"
+        message = (
+            f"each step undoes part of the one before: the cosine between neighbouring gradients is {amount(cosine)}"
+        )
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)
