@@ -1,7 +1,5 @@
 """Every rule of the catalogue keeps the house's promises."""
 
-import inspect
-import re
 from pathlib import Path
 
 import numpy as np
@@ -31,15 +29,6 @@ class TestOwnRules(RuleSuite):
 @pytest.mark.parametrize("rule", own_rules(), ids=CODES)
 def test_a_rule_speaks_for_causes(rule: type[Rule]) -> None:
     assert causes_of(rule) or rule is WatchingProblem, "which is about Sonde itself"
-
-
-@pytest.mark.parametrize("rule", own_rules(), ids=CODES)
-def test_a_manual_page_says_the_defaults_that_settings_have(rule: type[Rule]) -> None:
-    said = re.findall(r"`(\w+)`[^`()]*\(default:\s+(\S+?)\)", inspect.getdoc(rule) or "")
-    settings = rule()
-    assert {name: float(value.replace(",", "")) for name, value in said} == {
-        name: getattr(settings, name) for name, _ in said
-    }
 
 
 @pytest.mark.parametrize("rule", own_rules(), ids=CODES)

@@ -202,9 +202,7 @@ def _update_ratio(series: Mapping[str, Series], scenes: Scenes) -> Check:
             scale = max(float(median(np.interp(at, series["lr"].step, rates / rates.max()))), 0.01)
             low, high = low * scale, high * scale
     ratio = float(median(values)) if len(values) else math.nan
-    return _in_range(
-        name, ratio, low, high, unit="share", remark="the range is that for so many steps and this learning rate"
-    )
+    return _in_range(name, ratio, low, high, unit="share", remark="range for this many steps and this learning rate")
 
 
 def _shapes(scenes: Scenes) -> Check:
@@ -247,9 +245,7 @@ def _steady(series: Mapping[str, Series], tags: tuple[str, ...], name: str, most
             if scatter > most:
                 most, remark = scatter, f"{remark}; the range is that of its own noise"
             return _in_range(name, change, -most, most, unit="change", remark=remark)
-    return Check(
-        name, Standing.NOT_MEASURED, low=-most, high=most, unit="change", remark="not recorded, or too few values"
-    )
+    return Check(name, Standing.NOT_MEASURED, low=-most, high=most, unit="change", remark="not recorded, or too short")
 
 
 def _busy(series: Mapping[str, Series]) -> Check:
@@ -272,13 +268,6 @@ def _memory(series: Mapping[str, Series]) -> tuple[Check, Check]:
             whose = "the GPU" if tag == "memory/allocated" else "the process"
             growth = after / before - 1 if before > 0 else math.nan
             return full, _in_range(
-                name,
-                growth,
-                -math.inf,
-                most,
-                unit="change",
-                remark=f"memory of {whose}, from the second quarter to the last",
+                name, growth, -math.inf, most, unit="change", remark=f"of {whose}, from the second quarter to the last"
             )
-    return full, Check(
-        name, Standing.NOT_MEASURED, high=most, unit="change", remark="eight measurements of the memory are needed"
-    )
+    return full, Check(name, Standing.NOT_MEASURED, high=most, unit="change", remark="eight measurements are needed")

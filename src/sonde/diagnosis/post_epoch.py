@@ -137,16 +137,14 @@ class PostEpoch:
     def _issues(self, found: Assessment) -> Iterator[str]:
         least, widest = self.rule.least_improvement, self.rule.widest_gap
         if found.plateau:
-            yield (
-                f"the validation loss moved by less than {share(least)} in each of the last {self.rule.patience} epochs"
-            )
+            yield f"the validation loss moved less than {share(least)} in each of the last {self.rule.patience} epochs"
         elif found.improvement_rate < 0:
             yield f"the validation loss got worse by {-found.improvement_rate:.1%}"
         elif found.improvement_rate < least:
             yield f"the validation loss improved by {found.improvement_rate:.1%}, less than {share(least)}"
         if found.gap > widest:
             alone = "" if found.verdict == "overfitting" else "; on its own this is no overfitting"
-            yield (f"the validation loss is {found.gap:.0%} above the training loss, more than {share(widest)}{alone}")
+            yield f"the validation loss is {found.gap:.0%} above the training loss, more than {share(widest)}{alone}"
         if found.verdict == "underfitting":
             yield "training and validation losses have come down little, and slowly"
         if found.verdict == "diverging":
@@ -193,7 +191,6 @@ def _headline(state: PostEpochState, found: Assessment, *, judged: bool = True) 
     change = f" ({abs(rate):.1%} {'better' if rate >= 0 else 'worse'}{band})" if math.isfinite(rate) else ""
     verdict = f" {found.verdict};" if judged and found.verdict != "unknown" else ""
     gap = f", gap {found.gap:.0%}" if math.isfinite(found.gap) else ""
-    losses = (
-        f"validation loss {amount(ended.validations[-1])}{change}, training loss {amount(ended.trainings[-1])}{gap}"
-    )
+    validation, training = amount(ended.validations[-1]), amount(ended.trainings[-1])
+    losses = f"validation loss {validation}{change}, training loss {training}{gap}"
     return f"epoch {state.epochs.number}:{verdict} {losses}"

@@ -140,12 +140,8 @@ def _lr(factor: float) -> Callable[[Picture], Remedy]:
         # After a schedule has brought it down, the rate that was too high is the peak.
         rate = picture.lr_peak if math.isfinite(picture.lr_peak) else picture.lr
         name = "peak learning rate" if picture.lr < rate else "learning rate"
-        change = (
-            f"from {amount(rate)} to {amount(rate * factor)}"
-            if math.isfinite(rate)
-            else f"to {factor:g} times its value"
-        )
-        text = f"{word} the {name} {change}"
+        change = f"from {amount(rate)} to {amount(rate * factor)}"
+        text = f"{word} the {name} {change if math.isfinite(rate) else f'to {factor:g} times its value'}"
         return Remedy(action=action, args={"factor": factor}, safety=Safety.OPT_IN, text=text)
 
     return make
@@ -179,9 +175,8 @@ def _looser_clip(picture: Picture) -> Remedy | None:
 def _warmup(picture: Picture) -> Remedy:
     """Over 2/(1 − β₂) steps, by when the running squares have seen enough (Ma and Yarats, 2021); 500 without any."""
     steps = round(_rounded(2 / (1 - picture.beta2), least=100, most=10_000)) if 0 < picture.beta2 < 1 else 500
-    text = f"warm the learning rate up over {steps:,} steps" + (
-        f" (for β₂ = {picture.beta2:g})" if steps != 500 else ""
-    )
+    reason = f" (for β₂ = {picture.beta2:g})" if 0 < picture.beta2 < 1 else ""
+    text = f"warm the learning rate up over {steps:,} steps{reason}"
     return Remedy(action=Action.LENGTHEN_WARMUP, args={"steps": steps}, safety=Safety.OPT_IN, text=text)
 
 
@@ -236,9 +231,8 @@ def _decay(picture: Picture) -> Remedy:
 
 def _less_decay(picture: Picture) -> Remedy:
     now = picture.weight_decay
-    text = (
-        f"lower `weight_decay` from {amount(now)} to {amount(now / 100)}" if now > 0 else "divide `weight_decay` by 100"
-    )
+    change = f", from {amount(now)} to {amount(now / 100)}" if now > 0 else ""
+    text = f"divide `weight_decay` by 100{change}"
     return Remedy(action=Action.LOWER_WEIGHT_DECAY, args={"factor": 0.01}, safety=Safety.ADVICE, text=text)
 
 
@@ -303,15 +297,11 @@ _NORM = _advice(Action.ADD_LAYERNORM, "add normalisation layers, such as `nn.Lay
 _RESIDUAL = _advice(Action.ADD_RESIDUALS, "add residual connections around the layers")
 _INSPECT = _advice(Action.INSPECT_BATCH, "look at the inputs and targets of the batch at that step")
 _SKIP = Remedy(
-    action=Action.SKIP_BATCH,
-    safety=Safety.OPT_IN,
-    text="skip steps whose loss or gradient norm is NaN or far above its usual value",
+    action=Action.SKIP_BATCH, safety=Safety.OPT_IN, text="skip steps whose loss or gradient is NaN or far above usual"
 )
 _NORMALISE = _advice(Action.NORMALISE_INPUTS, "normalise every input feature to mean 0 and standard deviation 1")
 _SLOWER = _advice(Action.SLOWER_SCHEDULE, "stretch the learning-rate schedule to the end of the training")
-_DECAY_LR = _advice(
-    Action.DECAY_LR, "let the learning rate fall to a tenth over the rest of the training (`CosineAnnealingLR`)"
-)
+_DECAY_LR = _advice(Action.DECAY_LR, "let the learning rate fall to a tenth by the end (`CosineAnnealingLR`)")
 _QK = _advice(
     Action.ADD_QK_NORM,
     # In its place, as Henry et al. (Query-key normalization for transformers, 2020) have it: a wrong factor would stay.
@@ -351,7 +341,7 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.WEIGHT_DECAY_TOO_STRONG: (_less_decay,),
     Cause.PLATEAU: (_lr(0.5),),
     Cause.LABEL_NOISE: (
-        _advice(Action.ADD_LABEL_SMOOTHING, "set `label_smoothing=0.1` in `nn.CrossEntropyLoss`", {"amount": 0.1}),
+        _advice(Action.ADD_LABEL_SMOOTHING, "set the loss's `label_smoothing=0.1`", {"amount": 0.1}),
         _STOP,
     ),
     Cause.NO_LEARNABLE_SIGNAL: (_advice(Action.INSPECT_BATCH, "check that labels belong to their inputs"),),
@@ -360,14 +350,10 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.UNNORMALISED_INPUTS: (_NORMALISE,),
     Cause.DATA_DRIFT: (_INSPECT,),
     Cause.DISCONNECTED_LAYER: (_fix("connect the layer to the loss, or remove the layer"),),
-    Cause.PARAMETER_NOT_IN_OPTIMIZER: (
-        _fix("build the optimiser from `model.parameters()` once the model is complete"),
-    ),
+    Cause.PARAMETER_NOT_IN_OPTIMIZER: (_fix("build the optimiser from all `model.parameters()` of the final model"),),
     Cause.FROZEN_LAYER: (_fix("call `requires_grad_(True)` on the layer, and give its group a learning rate above 0"),),
     Cause.MISSING_ZERO_GRAD: (_fix("call `optimizer.zero_grad()` after every `optimizer.step()`"),),
-    Cause.ZERO_GRAD_MISPLACED: (
-        _fix("call `optimizer.zero_grad()` before `backward()`, not between `backward()` and `step()`"),
-    ),
+    Cause.ZERO_GRAD_MISPLACED: (_fix("call `optimizer.zero_grad()` before `backward()` or after `step()`"),),
     Cause.ACCUMULATION_NOT_SCALED: (_fix("divide the loss by the number of micro-batches before `backward()`"),),
     Cause.WRONG_LOSS_REDUCTION: (
         _fix('use `reduction="mean"` in the loss'),
@@ -400,17 +386,13 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.OPTIMIZER_STATE_LOST: (_fix("save `optimizer.state_dict()` with the model, and load both"), _warmup),
     Cause.ADAM_EPSILON_UNDERFLOW: (_lower_eps,),
     Cause.MEMORY_LEAK: (
-        _advice(Action.FREE_GRAPH, "detach what is kept between steps, by `loss.item()` or `tensor.detach()`"),
+        _advice(Action.FREE_GRAPH, "detach what you keep between steps (`loss.item()`, `x.detach()`)"),
     ),
-    Cause.MEMORY_NEAR_LIMIT: (
-        _advice(Action.ACCUMULATE_GRADIENTS, "halve the batch, and accumulate gradients over two batches"),
-    ),
+    Cause.MEMORY_NEAR_LIMIT: (_advice(Action.ACCUMULATE_GRADIENTS, "halve the batch and accumulate over two batches"),),
     Cause.RANK_DIVERGENCE: (
         _fix("call the model through its `DistributedDataParallel` wrapper, and clip after `backward()`"),
     ),
-    Cause.STRAGGLER: (
-        _advice(Action.INSPECT_BATCH, "check the machine of the slow rank, and give all ranks equal work"),
-    ),
+    Cause.STRAGGLER: (_advice(Action.INSPECT_BATCH, "check the slow rank's machine, and give all ranks equal work"),),
     Cause.SLOWDOWN: (
         _fix("look for hooks, tensors or logs that pile up from step to step, and for other jobs on the machine"),
     ),

@@ -95,7 +95,7 @@ class ActivationsExplode:
         module = look.scene.kinds.module(name)
         message = f"the largest activation of {module} rose from {amount(first[name])} to {amount(value)}"
         if math.isfinite(left):
-            message += f"; at this pace it overflows in about {count(max(round(left), 0), 'step')}"
+            message += f"; at this pace it overflows in about {count(max(int(float(f'{left:.2g}')), 0), 'step')}"
         evidence = Evidence(tag=f"act/absmax@{name}", step=look.scene.step, value=value, expected=first[name])
         where = tuple(name for _, name, _, _ in found)
         return state, (Sighting(severity, message, where=where, evidence=(evidence,)),)

@@ -58,7 +58,7 @@ class DeadUnits:
 
     When it is wrong:
         - Half of a ReLU's outputs are zero in a healthy training. This rule counts units, not outputs.
-        - Sparse inputs leave rows of the first matrix without gradients, and rare classes leave rows of the last matrix
+        - Sparse inputs leave columns of the first matrix without gradients, and rare classes leave rows of the last one
           without gradients. The loss falls then, and the finding is information.
 
     References:
@@ -154,7 +154,7 @@ class DeadUnits:
         grown = grown and picture.is_measure and not well
         alarm = whole or grown or is_hurt(picture, soon=values[name] > _NEARLY_ALL)
         before = (
-            f", and {percent(known[name][1])} was when it was first measured" if known[name][1] < values[name] else ""
+            f", up from {percent(known[name][1])} when it was first measured" if known[name][1] < values[name] else ""
         )
         message = f"{percent(values[name])} of the gradient of `{name}` is exactly zero{before}"
         evidence = Evidence(tag=f"grad/zeros@{name}", step=look.scene.step, value=values[name], expected=known[name][1])

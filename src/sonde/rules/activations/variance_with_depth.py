@@ -78,7 +78,7 @@ class VarianceWithDepth:
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.BAD_INITIALISATION: (
             For("activations grow or fade with depth from the start on"),
-            For("and the training suffers from it", when=When.ALARM),
+            For("the training suffers from their scale", when=When.ALARM),
         ),
         Cause.ACTIVATION_EXPLOSION: (
             For(),

@@ -49,7 +49,7 @@ class OutputLogitsDrift:
 
     What to do:
         - Add a z-loss w·log²Z, with w = 1e-4 from the start on, or 0.5/|log Z| once log Z has drifted.
-        - Use weight decay on the output matrix, and no bias in the output layer.
+        - Use weight decay on the output matrix, but not on its bias.
         - Lower the learning rate.
 
     When it is wrong:

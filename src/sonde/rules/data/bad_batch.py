@@ -72,7 +72,7 @@ class BadBatch:
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.BAD_BATCH: (
-            For("one batch did it, right after an ordinary step"),
+            For("a single batch, right after an ordinary step"),
             For("the inputs of that batch are unlike all others", when=When.PLACED),
         ),
         Cause.LR_SPIKE: For(),

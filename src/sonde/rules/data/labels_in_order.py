@@ -62,8 +62,8 @@ class LabelsInOrder:
     needs: ClassVar[tuple[str, ...]] = ("label/num_distinct", "label/std")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DATA_NOT_SHUFFLED: For("targets come in order"),
-        Cause.DATA_DRIFT: Against("the order of the data explains it"),
-        Cause.LR_TOO_HIGH: Against("the order of the data explains it"),
+        Cause.DATA_DRIFT: Against("the order of the data explains the drift"),
+        Cause.LR_TOO_HIGH: Against("the order of the data explains the rises of the loss"),
         Cause.EXPLODING_GRADIENTS: Against(),
         Cause.NO_LEARNABLE_SIGNAL: Against("targets are not constant, they come in order"),
     }

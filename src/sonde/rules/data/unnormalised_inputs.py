@@ -51,10 +51,10 @@ class UnnormalisedInputs:
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.UNNORMALISED_INPUTS: (For("the inputs of the first layer are out of scale"), For(when=When.ALARM)),
         Cause.DEAD_UNITS: Against("the inputs' scale may have killed the units"),
-        Cause.BAD_INITIALISATION: Against("the inputs' scale explains it"),
+        Cause.BAD_INITIALISATION: Against("the inputs' scale explains the bad start"),
         Cause.WARMUP_TOO_SHORT: Against("the inputs' scale explains too large steps"),
-        Cause.ACTIVATION_EXPLOSION: Against("the inputs' scale explains it"),
-        Cause.EXPLODING_GRADIENTS: Against("the inputs' scale explains them"),
+        Cause.ACTIVATION_EXPLOSION: Against("the inputs' scale explains large activations"),
+        Cause.EXPLODING_GRADIENTS: Against("the inputs' scale explains large gradients"),
         Cause.LR_TOO_HIGH: Against("the inputs' scale explains too large steps"),
     }
     quiet_steps: ClassVar[int] = 100

@@ -111,12 +111,11 @@ class EpochAssessment:
         assessment = self.assessed(state)
         if assessment.verdict not in _CAUSES:
             return state, ()
-        rate = f", learning rate {assessment.learning_rate.replace('-', ' ')}" if self.judges_rate(state.number) else ""
-        moved = "rose" if assessment.improvement_rate < 0 else "fell"
+        rate = f"; learning rate {assessment.learning_rate.replace('-', ' ')}" if self.judges_rate(state.number) else ""
+        moved = f"{'up' if assessment.improvement_rate < 0 else 'down'} by {percent(abs(assessment.improvement_rate))}"
         message = (
-            f"{assessment.verdict}: {_CAUSES[assessment.verdict]} (validation {moved} by "
-            f"{percent(abs(assessment.improvement_rate))} in the last epoch, {assessment.progress} progress; the gap "
-            f"to training is {percent(assessment.gap)}{rate})"
+            f"{assessment.verdict}: {_CAUSES[assessment.verdict]} (validation loss {moved} in the last epoch, "
+            f"{assessment.progress} progress; gap to training {percent(assessment.gap)}{rate})"
         )
         evidence = (
             Evidence(tag="val/loss", step=look.scene.step, value=ended.validations[-1], expected=ended.validations[-2]),

@@ -54,7 +54,7 @@ class TrainingHeldBack:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.UNDERFITTING: For("something that only training has holds it back"),
+        Cause.UNDERFITTING: For("something that only training has holds the model back"),
         Cause.LABEL_NOISE: For("training stays above validation"),
         Cause.OVERFITTING: Against("training itself has not come far"),
         Cause.PLATEAU: Against("the loss never came down far"),

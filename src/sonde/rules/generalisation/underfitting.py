@@ -119,9 +119,9 @@ class Underfitting:
         if max(rates) > self.slow:
             return state, ()
         message = (
-            f"after {count(state.num, 'evaluation')} the validation loss of {amount(validation)} is still "
-            f"{percent(validation / reference)} of an untrained model's, and the training loss of {amount(training)} "
-            f"{percent(training / reference)}"
+            f"after {count(state.num, 'evaluation')} both losses are still high: validation {amount(validation)} "
+            f"({percent(validation / reference)} of an untrained model's), training {amount(training)} "
+            f"({percent(training / reference)})"
         )
         evidence = (
             Evidence(tag="val/loss", step=look.scene.step, value=validation, expected=reference),

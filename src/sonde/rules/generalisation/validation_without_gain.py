@@ -98,7 +98,7 @@ class ValidationWithoutGain:
             f"{count(steps, 'step')} and {count(state.since.num - 1, 'evaluation')}; the training loss was "
             f"{amount(state.best_training)} then and is {amount(training)} now"
         )
-        message += "" if kind is Stall.UNKNOWN else f"; {MEANINGS[kind]}"
+        message += "" if kind is Stall.UNKNOWN else f"; the training loss is {MEANINGS[kind]}"
         evidence = (
             Evidence(tag="val/loss", step=scene.step, value=now, expected=state.best),
             Evidence(tag="loss", step=scene.step, value=training, expected=state.best_training),

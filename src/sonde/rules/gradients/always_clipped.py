@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, share
 from sonde.rules.progress import Descent, DescentState, is_slow, is_stuck
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 
 
 class AlwaysClippedState(NamedTuple):
@@ -23,14 +23,14 @@ class AlwaysClipped:
     """Nearly every gradient is clipped, so that the clip and not the gradient sets the size of a step.
 
     What it detects:
-        - More than `share` (default: 0.95) of the latest 20 or so steps were clipped.
-        - The clip cut their gradients to `factor` (default: 0.5) of their norm or less, on average.
-        - At least `patience` (default: 30) steps with a clip have been seen.
-        - It is information, and a warning if two things come together: gradients are cut to `harsh` (default: 0.1) of
-          their norm or less, and the loss is stuck or falls along a shallow line that would need more than 500 steps
-          from start to end.
-        - The loss is judged after 100 losses. If gradients are cut to less than `hopeless` (default: 0.03), it is
-          judged after 40, provided that no more than 3% of the loss can be gone.
+        - More than `share` of the latest 20 or so steps were clipped.
+        - The clip cut their gradients to `factor` of their norm or less, on average.
+        - At least `patience` steps with a clip have been seen.
+        - It is information, and a warning if two things come together: gradients are cut to `harsh` of their norm or
+          less, and the loss is stuck or falls along a shallow line that would need more than 500 steps from start to
+          end.
+        - The loss is judged after 100 losses. If gradients are cut to less than `hopeless`, it is judged after 40,
+          provided that no more than 3% of the loss can be gone.
 
     Why it matters:
         All steps have the same length, however steep the loss is. That is a hidden learning rate, lower than the one
@@ -96,7 +96,7 @@ class AlwaysClipped:
             f"nearly every gradient is clipped, to {share(picture.clip_factor)} of its norm on average "
             f"(limit {amount(limit)}, norm before the clip {amount(picture.grad_norm)})"
         )
-        evidence = Evidence(tag="clip/factor", step=picture.step, value=factor, expected=1.0)
+        evidence = look.evidence("clip/factor", factor, 1.0)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import count, share
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class BatchesScatterState(NamedTuple):
@@ -21,9 +21,8 @@ class BatchesScatter:
     """Batches hold few examples, and their losses differ by as much as the loss itself.
 
     What it detects:
-        - A step sees at most `size` (default: 4) examples; accumulated batches count together.
-        - The losses scatter by `scatter` (default: 0.5) of their median or more (robust deviation over the last 128
-          losses).
+        - A step sees at most `size` examples; accumulated batches count together.
+        - The losses scatter by `scatter` of their median or more (robust deviation over the last 128 losses).
         - It is asked at every 50th loss, from the 100th on.
         - It is always information: small batches learn well as long as the loss falls.
 
@@ -77,7 +76,7 @@ class BatchesScatter:
         if not (few and scatter > self.scatter and has_level(look)) or picture.is_solved:
             return state, ()
         message = (
-            f"the losses of batches of {count(int(state.size), 'example')} scatter by {share(scatter)} of their median"
+            f"losses of batches of {count(int(state.size), 'example')} scatter by {share(scatter)} of their median"
         )
-        evidence = Evidence(tag="loss", step=picture.step, value=picture.loss_scale, expected=picture.loss_median)
+        evidence = look.evidence("loss", picture.loss_scale, picture.loss_median)
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

@@ -39,17 +39,16 @@ class ExplodingGradients:
     What it detects:
         Any of these, of the norm before clipping:
         - Steady growth: the logarithm of the norm rises along a line over the last 64 steps (R² of 0.8 or more), the
-          norm is more than `growth` (default: 100) times its start and above `large` (default: 100). And the training
-          is stuck, or the loss is far above its start, or the line reaches the limit of float32 within `horizon`
-          (default: 500) steps.
+          norm is more than `growth` times its start and above `large`. And the training is stuck, or the loss is far
+          above its start, or the line reaches the limit of float32 within `horizon` steps.
         - A burst: each of the last three norms is at least twice the one before, and the last one is `growth` times the
           usual norm and six deviations of its logarithm above it. And the loss is above its usual band, or far above
           its start.
         - Growth with depth: RMS gradients rise geometrically towards the input, and the first weight matrix gets more
           than 100 times the gradient of the last one. It is information, and a warning if the training is stuck or the
           loss is far above its start.
-        - Repeated spikes: `pairs` (default: 3) spikes of the norm within 256 steps, each followed within five steps by
-          a jump of the loss that undoes most of what was learned. A swell that lasts several steps counts as one spike.
+        - Repeated spikes: `pairs` spikes of the norm within 256 steps, each followed within five steps by a jump of the
+          loss that undoes most of what was learned. A swell that lasts several steps counts as one spike.
         - A first step far beyond the later ones: one of the first five norms was `growth` times the norm that became
           usual. It is information, and a warning if the training is stuck or the loss is far above its start.
         - A first step that throws the weights away: one of the first ten steps changed a matrix by its own norm or
@@ -64,7 +63,7 @@ class ExplodingGradients:
         `grad/norm` against its own past; `grad/rms@…` by depth; `loss`.
 
     What to do:
-        - Clip the gradient norm at 1, or at 0.7 of its usual value.
+        - Clip the gradient norm at its usual value.
         - If the learning rate has just risen, divide it by 10.
         - If gradients grow with depth or with the length of sequences: change the initialisation, add residual
           connections and normalisation.
@@ -213,7 +212,7 @@ class ExplodingGradients:
             f"gradients grow by a factor of {amount(np.exp(-line.per_layer))} a layer towards the input: RMS "
             f"{amount(line.first)} at the first weight matrix, {amount(line.last)} at the last"
         )
-        evidence = Evidence(tag=f"grad/rms@{deep.names[0]}", step=look.scene.step, value=line.first, expected=line.last)
+        evidence = look.evidence(f"grad/rms@{deep.names[0]}", line.first, line.last)
         severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
         return state, [Sighting(severity, message, where=deep.names[:3], evidence=(evidence,))]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import count
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class FewStepsAnEpochState(NamedTuple):
@@ -21,8 +21,8 @@ class FewStepsAnEpoch:
     """Each step sees a large part of all data, so that an epoch brings few updates.
 
     What it detects:
-        - Each of the last `num_epochs` (default: 3) epochs had at most `steps` (default: 10) steps.
-        - Batches hold `size` (default: 128) examples or more.
+        - Each of the last `num_epochs` epochs had at most `steps` steps.
+        - Batches hold `size` examples or more.
         - It is always information; if the training is slow as well, the batch may be the reason.
 
     Why it matters:
@@ -77,5 +77,4 @@ class FewStepsAnEpoch:
         if state.num_epochs < self.num_epochs:
             return state, ()
         message = f"an epoch has only {count(int(steps), 'step')}, each of {count(int(state.size), 'example')}"
-        evidence = Evidence(tag="epoch/steps", step=scene.step, value=steps)
-        return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)
+        return state, (Sighting(Severity.INFO, message, evidence=(look.evidence("epoch/steps", steps),)),)

@@ -58,19 +58,18 @@ class GainDrift:
     What it detects:
         The gain of a block is ‖∂L/∂input‖/‖∂L/∂output‖; g is the geometric mean over the blocks, measured at every
         check. Either of:
-        - Drift: g, or its inverse, rises by more than `threshold` (default: 0.1) over the last `window` (default: 5)
-          checks, by more than ±0.05 of natural variation, and at the last `min_rises` (default: 3) checks in a row. It
-          abstains below three checks. Beyond the limit that follows, two rises in a row are enough.
-        - Beyond the limit: for three checks g is above A^(1/depth), or below its inverse. A is `budget` (default: 30),
-          the amplification from end to end that is still fair. The limit is 1.76 for 6 blocks, 1.33 for 12 and 1.15 for
-          24.
+        - Drift: g, or its inverse, rises by more than `threshold` over the last `window` checks, by more than ±0.05 of
+          natural variation, and at the last `min_rises` checks in a row. It abstains below three checks. Beyond the
+          limit that follows, two rises in a row are enough.
+        - Beyond the limit: for three checks g is above A^(1/depth), or below its inverse. A is `budget`, the
+          amplification from end to end that is still fair. The limit is 1.76 for 6 blocks, 1.33 for 12 and 1.15 for 24.
 
         It is information, and a warning in these cases:
         - Drift beyond the limit while the loss does not come down well. Before 100 losses that means: the loss is more
           than 10% above its best.
         - A gain beyond the limit while the training is stuck or the loss is far above its start.
         - A drift that was information while the loss came down, once half of what the loss had gained has been lost for
-          `patience` (default: 10) losses.
+          `patience` losses.
 
         Drift within the limit is not reported while the loss comes down well. With several optimisers, or with a loss
         that does not measure progress, drift is information only.
@@ -86,7 +85,7 @@ class GainDrift:
 
     What to do:
         - Halve the learning rate.
-        - Clip the gradient at 0.7 of its present norm.
+        - Clip the gradient norm at its usual value.
         - Add weight decay or normalisation to the blocks with the largest gain.
 
     When it is wrong:
@@ -177,17 +176,11 @@ class GainDrift:
         if not (drifts or num_beyond >= 3):
             return state, ()
         change = float(risen.rise[0])
-        verb = (
-            f"{'rose' if change > 0 else 'fell'} by {share(abs(change))} over {self.window} checks to"
-            if drifts
-            else "is"
-        )
+        drift = f" {'rose' if change > 0 else 'fell'} by {share(abs(change))} over {self.window} checks to"
         with np.errstate(over="ignore"):
             whole = float(np.float64(gain) ** depth)
-        message = (
-            f"the mean gradient gain of the {depth} blocks {verb} {amount(gain)} (limit {amount(limit)}); all blocks "
-            f"together multiply the gradient by {amount(whole)}"
-        )
+        message = f"the mean gradient gain of {depth} blocks{drift if drifts else ' is'} {amount(gain)} "
+        message += f"(limit {amount(limit)}); together they multiply the gradient by {amount(whole)}"
         outside = steep or (drifts and beyond and (gain > 1) == bool(risen.drifting[0]))
         past = outside and gain > 1 and look.picture.is_alone
         outside = outside and look.picture.is_alone and look.picture.is_measure and not look.picture.is_thriving
@@ -199,7 +192,7 @@ class GainDrift:
         order = np.argsort(blocks.values if gain > 1 else -blocks.values)[::-1]
         where = tuple(blocks.names[place] for place in order[:3] if np.isfinite(blocks.values[place]))
         average = self.numbers(state.up).moving_average
-        evidence = Evidence(tag="gain/mean", step=look.scene.step, value=gain, expected=average)
+        evidence = look.evidence("gain/mean", gain, average)
         sighting = Sighting(severity, message, where=where, evidence=(evidence,), since=state.since)
         if past and (look.picture.is_thriving or before.step >= 0):
             state = state._replace(drifted=Drifted(look.scene.step, gain, average, message, where))

@@ -9,7 +9,7 @@ import numpy as np
 from sonde.core.quantities import amount
 from sonde.rules.depth import kind_of, matrices, slope
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 from sonde.rules.scene import Layers
 
 
@@ -24,10 +24,10 @@ class GradientImbalance:
     """Layers of the same kind get gradients of very different size.
 
     What it detects:
-        - RMS gradients of three or more weight matrices of one kind are more than `spread` (default: 100) times apart.
-          Matrices are of one kind if their names differ in numbers only.
+        - RMS gradients of three or more weight matrices of one kind are more than `spread` times apart. Matrices are of
+          one kind if their names differ in numbers only.
         - Or RMS gradients of two matrices of one kind, or of any matrices of the model, are ten times as far apart.
-        - It is so at `num_looks` (default: 3) measurements in a row.
+        - It is so at `num_looks` measurements in a row.
         - A steady fall with depth is not reported here, but by GRD003.
         - Gradients of which more than 80% are exactly zero do not count.
         - It is information, and a warning if the training is stuck or the loss is far above its start.
@@ -86,7 +86,7 @@ class GradientImbalance:
             f"the RMS gradient of `{widest.names[large]}` ({amount(high)}) is {amount(high / low)} times that of "
             f"`{widest.names[small]}` ({amount(low)})"
         )
-        evidence = Evidence(tag=f"grad/rms@{widest.names[large]}", step=look.scene.step, value=high, expected=low)
+        evidence = look.evidence(f"grad/rms@{widest.names[large]}", high, low)
         severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
         where = (widest.names[large], widest.names[small])
         return state, (Sighting(severity, message, where=where, evidence=(evidence,)),)

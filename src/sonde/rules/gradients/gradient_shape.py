@@ -8,7 +8,7 @@ import numpy as np
 
 from sonde.core.records import Float64
 from sonde.rules.depth import latest_matrices
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 from sonde.rules.tracking import spread
 from sonde.signals.peers import against_peers
 
@@ -25,10 +25,9 @@ class GradientShape:
     """The gradient of a layer is not bell-shaped about zero, or differs from those of similar layers.
 
     What it detects:
-        Any of these, of the percentiles of a weight matrix' gradient, at `num_looks` (default: 3) measurements in a
-        row:
-        - Heavy tails: p99 − p1 is more than `tails` (default: 20) times p75 − p25. A normal distribution has 3.4, a
-          Laplace distribution 5.6.
+        Any of these, of the percentiles of a weight matrix' gradient, at `num_looks` measurements in a row:
+        - Heavy tails: p99 − p1 is more than `tails` times p75 − p25. A normal distribution has 3.4, a Laplace
+          distribution 5.6.
         - Off centre: the median is further from 0 than p75 − p25.
         - Collapsed: p25 and p75 are both exactly 0.
         - Unlike its peers: its tails are more than 6 robust deviations heavier than those of the other weight matrices,
@@ -107,7 +106,7 @@ class GradientShape:
             return state, ()
         name, words = next(iter(strange.items()))
         place = layers.names.index(name)
-        evidence = Evidence(tag=f"grad/p99@{name}", step=look.scene.step, value=float(p99[place]), expected=None)
+        evidence = look.evidence(f"grad/p99@{name}", float(p99[place]))
         message = f"the gradients of `{name}` are {' and '.join(words)}"
         return state, (Sighting(Severity.INFO, message, where=tuple(strange), evidence=(evidence,)),)
 

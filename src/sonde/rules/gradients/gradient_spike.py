@@ -30,17 +30,15 @@ class GradientSpike:
     """One gradient is far larger than those before it.
 
     What it detects:
-        - The norm before clipping is at least `least` (default: 3) times the median of the last 128 steps, and its
-          logarithm is more than `score` (default: 6) robust standard deviations above that median. By itself this is
-          information.
+        - The norm before clipping is at least `least` times the median of the last 128 steps, and its logarithm is more
+          than `score` robust standard deviations above that median. By itself this is information.
         - It is a warning if the loss then leaves its usual band upwards (by `score` deviations and a fifth of its
-          level) within `patience` (default: 5) steps, to above the first losses of the run, and stays there for
-          `lasting` (default: 3) losses. The loss recovers from a single bad batch at the next step; and at the edge of
-          stability it jumps too, and goes on to fall.
+          level) within `patience` steps, to above the first losses of the run, and stays there for `lasting` losses.
+          The loss recovers from a single bad batch at the next step; and at the edge of stability it jumps too, and
+          goes on to fall.
         - The warning needs steps, weights or gradients that have changed abruptly: new data raise loss and gradient as
           well.
-        - Parameters are named if at most `most_named` (default: 3) of them make up `share` (default: 0.9) of the
-          squared norm.
+        - Parameters are named if at most `most_named` of them make up `share` of the squared norm.
 
     Why it matters:
         The gradient spikes one to a few steps before the loss does.
@@ -49,7 +47,7 @@ class GradientSpike:
         `grad/norm` against its median of 128 steps; `loss`.
 
     What to do:
-        Look at the batch of that step. Clip the gradient norm at 1, or at 0.7 of its usual value.
+        Look at the batch of that step. Clip the gradient norm at its usual value.
 
     When it is wrong:
         - Reinforcement learning, tiny batches and rare tokens have heavy-tailed gradients that spike in healthy
@@ -100,13 +98,12 @@ class GradientSpike:
         followed = state.num_out >= self.lasting
         if not (spikes or followed):
             return state, ()
-        message = (
-            f"the gradient norm was {amount(state.norm)}, {amount(state.norm / state.usual)} times its usual value"
-        )
+        times = amount(state.norm / state.usual)
+        message = f"the gradient norm was {amount(state.norm)}, {times} times its usual value"
         evidence = [Evidence(tag="grad/norm", step=state.step, value=state.norm, expected=state.usual)]
         if followed:
             message += f", and the loss rose from {amount(picture.loss_median)} to {amount(picture.loss)}"
-            evidence.append(Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_median))
+            evidence.append(look.evidence("loss", picture.loss, picture.loss_median))
         severity = Severity.WARNING if followed and picture.is_upset else Severity.INFO
         where = tuple(state.where)
         return state, (Sighting(severity, message, where=where, evidence=tuple(evidence), since=state.step),)

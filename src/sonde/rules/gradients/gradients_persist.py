@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
 from sonde.rules.cosines import take_cosine, typical
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class GradientsPersistState(NamedTuple):
@@ -20,9 +20,8 @@ class GradientsPersist:
     """Gradients of neighbouring steps are nearly the same.
 
     What it detects:
-        - The median of the last eight measured cosines between gradients of neighbouring steps is above `above`
-          (default: 0.8).
-        - At least `num_looks` (default: 1) of them have been measured.
+        - The median of the last eight measured cosines between gradients of neighbouring steps is above `above`.
+        - At least `num_looks` of them have been measured.
         - It is always information.
 
     Why it matters:
@@ -72,8 +71,6 @@ class GradientsPersist:
         cosine = typical(cosines, self.num_looks)
         if not cosine > self.above:
             return state, ()
-        evidence = Evidence(tag="grad/cosine", step=look.scene.step, value=cosines[-1], expected=None)
-        message = (
-            f"the gradient hardly changes from step to step: the cosine between neighbouring steps is {amount(cosine)}"
-        )
+        evidence = look.evidence("grad/cosine", cosines[-1])
+        message = f"the gradient hardly changes from step to step (cosine of neighbouring steps {amount(cosine)})"
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
 from sonde.rules.cosines import take_cosine, typical
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class GradientsReverseState(NamedTuple):
@@ -20,9 +20,8 @@ class GradientsReverse:
     """Gradients of neighbouring steps point in opposite directions.
 
     What it detects:
-        - The median of the last eight measured cosines between gradients of neighbouring steps is below `below`
-          (default: -0.3).
-        - At least `num_looks` (default: 2) of them have been measured.
+        - The median of the last eight measured cosines between gradients of neighbouring steps is below `below`.
+        - At least `num_looks` of them have been measured.
         - It is always information.
 
     Why it matters:
@@ -68,8 +67,6 @@ class GradientsReverse:
         cosine = typical(cosines, self.num_looks)
         if not cosine < self.below:
             return state, ()
-        evidence = Evidence(tag="grad/cosine", step=look.scene.step, value=cosines[-1], expected=None)
-        message = (
-            f"each step undoes part of the one before: the cosine between neighbouring gradients is {amount(cosine)}"
-        )
+        evidence = look.evidence("grad/cosine", cosines[-1])
+        message = f"each step undoes part of the one before (cosine of neighbouring gradients {amount(cosine)})"
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

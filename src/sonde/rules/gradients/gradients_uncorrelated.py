@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
 from sonde.rules.cosines import take_cosine, typical
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 
 
 class GradientsUncorrelatedState(NamedTuple):
@@ -20,9 +20,8 @@ class GradientsUncorrelated:
     """Gradients of neighbouring steps have nothing in common.
 
     What it detects:
-        - The median of the last eight measured cosines between gradients of neighbouring steps is within ±`within`
-          (default: 0.1).
-        - At least `num_looks` (default: 2) of them have been measured.
+        - The median of the last eight measured cosines between gradients of neighbouring steps is within ±`within`.
+        - At least `num_looks` of them have been measured.
         - It is always information.
 
     Why it matters:
@@ -71,6 +70,6 @@ class GradientsUncorrelated:
         cosine = typical(cosines, self.num_looks)
         if not abs(cosine) < self.within:
             return state, ()
-        evidence = Evidence(tag="grad/cosine", step=look.scene.step, value=cosines[-1], expected=None)
+        evidence = look.evidence("grad/cosine", cosines[-1])
         message = f"gradients of neighbouring steps have nothing in common: their cosine is {amount(cosine)}"
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
 from sonde.rules.progress import is_stuck
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class GradientsVanishState(NamedTuple):
@@ -21,9 +21,9 @@ class GradientsVanish:
     """The whole gradient has become tiny although the loss is still high.
 
     What it detects:
-        - The gradient norm is below `share` (default: 0.1) of what it began with, or exactly zero.
-        - It stays so for `patience` (default: 20) steps in a row, while the loss neither falls nor is nearly gone.
-        - It is a warning if the loss is stuck at its start or at what a prediction gets that ignores the inputs.
+        - The gradient norm is below `share` of what it began with, or exactly zero.
+        - It stays so for `patience` steps in a row, while the loss neither falls nor is nearly gone.
+        - It is a warning if the loss is stuck at its start or at the cost of guessing.
         - It is information if the loss has come down: a small gradient at a minimum is success.
 
     Why it matters:
@@ -79,6 +79,6 @@ class GradientsVanish:
         start, norm = picture.grad_start, picture.grad_norm
         change = f"fell from {amount(start)} to {amount(norm)}" if norm < start else f"is {amount(norm)}"
         message = f"the gradient norm {change}, while the loss is {amount(picture.loss)}"
-        evidence = Evidence(tag="grad/norm", step=picture.step, value=norm, expected=start)
+        evidence = look.evidence("grad/norm", norm, start)
         severity = Severity.WARNING if is_stuck(picture) else Severity.INFO
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)

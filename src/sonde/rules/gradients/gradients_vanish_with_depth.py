@@ -10,7 +10,7 @@ from sonde.core.quantities import amount
 from sonde.rules.depth import matrices, slope
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_stuck
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
 
@@ -27,10 +27,10 @@ class GradientsVanishWithDepth:
     """Gradients shrink on their way to the input, so that the early layers do not learn.
 
     What it detects:
-        - The RMS gradient of the first weight matrix is below `share` (default: 0.01) of that of the last one.
-        - The logarithms lie on a line over the order of at least four matrices, with R² above `fit` (default: 0.6).
-        - It is so at `num_looks` (default: 2) measurements in a row. That is information.
-        - It is a warning if the loss is stuck at its start or at what a prediction gets that ignores the inputs. That
+        - The RMS gradient of the first weight matrix is below `share` of that of the last one.
+        - The logarithms lie on a line over the order of at least four matrices, with R² above `fit`.
+        - It is so at `num_looks` measurements in a row. That is information.
+        - It is a warning if the loss is stuck at its start or at the cost of guessing. That
           can be said after 100 losses.
         - It can be said after 40 losses if the first matrix gets less than `share` squared of the gradient of the last
           one, and no more than 3% of the loss can be gone. Or if that was so at five measurements, the very first among
@@ -107,7 +107,7 @@ class GradientsVanishWithDepth:
             f"gradients shrink by a factor of {amount(np.exp(line.per_layer))} a layer towards the input: RMS "
             f"{amount(line.first)} at the first weight matrix, {amount(line.last)} at the last"
         )
-        evidence = Evidence(tag=f"grad/rms@{deep.names[0]}", step=look.scene.step, value=line.first, expected=line.last)
+        evidence = look.evidence(f"grad/rms@{deep.names[0]}", line.first, line.last)
         nothing = line.first < self.share**2 * line.last
         hopeless = state.num_looks >= 5 and state.since == state.first_look and nothing
         alarm = is_stuck(look.picture, soon=nothing) or (hopeless and _has_not_begun(look.picture))

@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import count
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class NoGradientState(NamedTuple):
@@ -28,9 +28,8 @@ class NoGradient:
     What it detects:
         Either of these:
         - A parameter has a `weight/norm@…` but never a `grad/norm@…`: its gradient is None at every step that was
-          measured. A second measurement confirms it, or an update of exactly zero after `first_steps` (default: 3)
-          steps.
-        - The gradient of a parameter is exactly zero at every one of at least `num_looks` (default: 3) measurements.
+          measured. A second measurement confirms it, or an update of exactly zero after `first_steps` steps.
+        - The gradient of a parameter is exactly zero at every one of at least `num_looks` measurements.
 
         Parameters that are known to be frozen do not count. It is information, and a warning if the training is stuck
         or the loss is far above its start. From the series alone, a parameter that is frozen on purpose cannot be told
@@ -109,12 +108,12 @@ class NoGradient:
         if absent and sure:
             severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
             said = f"{_named(absent)} never had a gradient"
-            evidence = Evidence(tag=f"weight/norm@{absent[0]}", step=scene.step, value=_weight(look, absent[0]))
+            evidence = look.evidence(f"weight/norm@{absent[0]}", _weight(look, absent[0]))
             return state, (Sighting(severity, said, where=absent, evidence=(evidence,), since=1),)
         if state.zero and state.num_looks >= self.num_looks:
             severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
             said = f"{_named(state.zero)} always had a gradient of exactly zero"
-            evidence = Evidence(tag=f"grad/norm@{state.zero[0]}", step=scene.step, value=0.0)
+            evidence = look.evidence(f"grad/norm@{state.zero[0]}", 0.0)
             return state, (Sighting(severity, said, where=state.zero, evidence=(evidence,), since=1),)
         return state, ()
 

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, count, share
 from sonde.rules.cosines import take_cosine, typical
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 from sonde.signals.phases import Phase
 
 
@@ -26,12 +26,10 @@ class NoiseDominated:
     What it detects:
         - The cosine c between gradients of neighbouring steps is S/(S + N): S is the square of the true gradient, N the
           noise of a batch. The noise scale is therefore (1 − c)/c times the batch.
-        - If the median of the last cosines is below `cosine` (default: 0.05), noise is more than 20 times the signal:
-          information.
-        - It is a warning if noise limits the progress for `patience` (default: 50) steps. That is: the loss has come
-          down but no longer falls; it scatters by `scatter` (default: 0.3) of its level or more; the learning rate has
-          been at its peak for 100 steps; at least 30% of the loss is left; and the batch has fewer than 32 examples, if
-          that is known.
+        - If the median of the last cosines is below `cosine`, noise is more than 20 times the signal: information.
+        - It is a warning if noise limits the progress for `patience` steps. That is: the loss has come down but no
+          longer falls; it scatters by `scatter` of its level or more; the learning rate has been at its peak for 100
+          steps; at least 30% of the loss is left; and the batch has fewer than 32 examples, if that is known.
 
     Why it matters:
         More steps at this learning rate and batch lead nowhere: they bounce above the minimum, at a height proportional
@@ -97,9 +95,7 @@ class NoiseDominated:
         size = f" of {count(int(batch), 'example')}" if math.isfinite(batch) else ""
         message = f"noise dominates the gradient: the noise scale is {scale} the batch{size} (cosine {amount(cosine)})"
         if lasting:
-            message += (
-                f"; the loss scatters by {share(picture.loss_scale / abs(picture.loss_median))} and no longer falls"
-            )
-        evidence = Evidence(tag="grad/cosine", step=picture.step, value=cosines[-1], expected=None)
+            scatter = share(picture.loss_scale / abs(picture.loss_median))
+            message += f"; the loss scatters by {scatter} and no longer falls"
         severity = Severity.WARNING if lasting else Severity.INFO
-        return state, (Sighting(severity, message, evidence=(evidence,)),)
+        return state, (Sighting(severity, message, evidence=(look.evidence("grad/cosine", cosines[-1]),)),)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import count
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Onset, Severity, Sighting
 
 
 class NonFiniteGradientState(NamedTuple):
@@ -81,7 +81,7 @@ class NonFiniteGradient:
         since = state.since if state.since >= 0 else scene.step
         tag = f"grad/nonfinite@{where[0]}" if where and counts is not None else "grad/norm"
         value = scene.value("grad/norm") if tag == "grad/norm" else _count(look, where[0])
-        evidence = Evidence(tag=tag, step=scene.step, value=value, expected=None)
+        evidence = look.evidence(tag, value)
         message = "the gradient holds NaN or infinite values"
         unseen = state.since < 0 <= state.sound < scene.step - 1
         is_spread = not math.isfinite(scene.value("loss")) if "loss" in scene else unseen

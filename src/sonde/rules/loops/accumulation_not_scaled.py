@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.quantities import count
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -23,7 +23,7 @@ class AccumulationNotScaled:
         The gradient is too large by a factor of the number of micro-batches, and so is the effective learning rate.
 
     Evidence:
-        The check `accumulation-not-scaled`: the number of micro-batches, and the line of the backward pass.
+        The fact `accumulation-not-scaled`: the number of micro-batches, and the line of the backward pass.
 
     What to do:
         Call `(loss / num_micro_batches).backward()`. Or divide the learning rate by the number of micro-batches.
@@ -58,5 +58,5 @@ class AccumulationNotScaled:
             return state, ()
         num = count(int(state.value), "micro-batch", "micro-batches")
         message = f"the gradients of {num} are added up without dividing the loss by their number{state.at}"
-        evidence = Evidence(tag="loss/num_micro", step=look.scene.step, value=look.picture.accumulation)
+        evidence = look.evidence("loss/num_micro", look.picture.accumulation)
         return state, (Sighting(Severity.WARNING, message, evidence=(evidence,), since=state.since),)

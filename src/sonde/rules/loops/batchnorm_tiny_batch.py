@@ -21,7 +21,7 @@ class BatchnormTinyBatch:
         uses other statistics than training.
 
     Evidence:
-        The check `batchnorm-few-values`: the modules and the number of values.
+        The fact `batchnorm-few-values`: the modules and the number of values.
 
     What to do:
         Use a larger batch, `GroupNorm` or `LayerNorm`. When fine-tuning, call `eval()` on these modules to freeze their

@@ -21,7 +21,7 @@ class ClipBeforeUnscale:
         part of what was meant.
 
     Evidence:
-        The check `clip-before-unscale`: the loss scale, and the line of the clip. `clip/factor` far below 1 at every
+        The fact `clip-before-unscale`: the loss scale, and the line of the clip. `clip/factor` far below 1 at every
         step.
 
     What to do:

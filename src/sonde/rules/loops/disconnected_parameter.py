@@ -16,8 +16,7 @@ class DisconnectedParameter:
     What it detects:
         - A parameter of an optimiser requires a gradient and had none in three steps, while other parameters had
           gradients.
-        - It is a warning if such parameters are at least `least_share` (default: 0.02) of the model, otherwise
-          information.
+        - It is a warning if such parameters are at least `least_share` of the model, otherwise information.
         - Members of a list of modules, others of which had gradients (experts, heads of tasks), are information only,
           after twenty steps.
 
@@ -25,7 +24,7 @@ class DisconnectedParameter:
         The layer never learns: its output is detached, unused, or replaced by the output of another layer.
 
     Evidence:
-        The check `disconnected-parameter`: the parameters and their share of the model's elements.
+        The fact `disconnected-parameter`: the parameters and their share of the model's elements.
 
     What to do:
         - Look for `detach()`, `no_grad`, `.data`, `.item()` or a variable that is used twice, on the way from the layer

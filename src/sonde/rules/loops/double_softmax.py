@@ -24,7 +24,7 @@ class DoubleSoftmax:
         classes, and gradients are small.
 
     Evidence:
-        The check `double-softmax`, with the line of the backward pass.
+        The fact `double-softmax`, with the line of the backward pass.
 
     What to do:
         Give logits to the loss: take the softmax out of the model. Or use `log_softmax` with `nll_loss`.

@@ -22,7 +22,7 @@ class EvalModeInTraining:
         evaluation did not switch back to train mode.
 
     Evidence:
-        The check `eval-mode-in-training`, with the modules and the line of the model's call.
+        The fact `eval-mode-in-training`, with the modules and the line of the model's call.
 
     What to do:
         Call `model.train()` at the beginning of each epoch, or right after each evaluation.

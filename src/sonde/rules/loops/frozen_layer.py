@@ -16,17 +16,16 @@ class FrozenLayer:
     What it detects:
         - Parameters do not require a gradient, or are in a group of learning rate 0 while other groups have one above
           0, and nobody changed them over three steps.
-        - They are at least `least` (default: 0.02) of the model: less may be masks and tables that are kept as
-          parameters.
-        - It is information. It is a warning if more than `most_fresh` (default: 0.5) of the elements of all weight
-          matrices, embeddings apart, are frozen and as torch initialises them (uniform within ±1/√fan_in): these were
-          frozen before they ever learned.
+        - They are at least `least` of the model: less may be masks and tables that are kept as parameters.
+        - It is information. It is a warning if more than `most_fresh` of the elements of all weight matrices,
+          embeddings apart, are frozen and as torch initialises them (uniform within ±1/√fan_in): these were frozen
+          before they ever learned.
 
     Why it matters:
         A random layer that cannot learn leaves all the work to the other layers.
 
     Evidence:
-        The checks `frozen-parameter` and `zero-rate`: the parameters, their share of the model, and how many of them
+        The facts `frozen-parameter` and `zero-rate`: the parameters, their share of the model, and how many of them
         are as initialised.
 
     What to do:

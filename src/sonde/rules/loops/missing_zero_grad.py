@@ -21,7 +21,7 @@ class MissingZeroGrad:
         momentum of 1.
 
     Evidence:
-        The check `missing-zero-grad`, with the line of the optimiser's step. `grad/norm` that grows, and `grad/cosine`
+        The fact `missing-zero-grad`, with the line of the optimiser's step. `grad/norm` that grows, and `grad/cosine`
         near 1.
 
     What to do:

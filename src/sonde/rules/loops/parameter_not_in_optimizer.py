@@ -26,14 +26,14 @@ class ParameterNotInOptimizer:
         Either of these:
         - A parameter requires a gradient and has one, is in no group of any watched optimiser, and nobody changed its
           values over three steps.
-        - An optimiser has not made a step until step `patience` (default: 200), while another optimiser has.
+        - An optimiser has not made a step until step `patience`, while another optimiser has.
 
     Why it matters:
         The parameter stays as it was initialised, though the loss says where it should go. Often the optimiser was
         built before a layer was replaced, moved or wrapped.
 
     Evidence:
-        The check `parameter-not-in-optimizer`: the parameters and their share of the model's elements. Or the check
+        The fact `parameter-not-in-optimizer`: the parameters and their share of the model's elements. Or the check
         `idle-optimizer`, with the optimiser's name.
 
     What to do:

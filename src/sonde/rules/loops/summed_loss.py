@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from sonde.core.quantities import amount
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 from sonde.rules.standing import Standing, stand
 
 
@@ -26,7 +26,7 @@ class SummedLoss:
         too high by the same factor.
 
     Evidence:
-        The check `summed-loss`, with the line of the backward pass. The loss against its start.
+        The fact `summed-loss`, with the line of the backward pass. The loss against its start.
 
     What to do:
         Use `reduction="mean"`, or divide the loss by the number of rows that count. Or divide the learning rate by that
@@ -43,10 +43,7 @@ class SummedLoss:
     name: ClassVar[str] = "summed-loss"
     needs: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.WRONG_LOSS_REDUCTION: (
-            For("the loss is a sum over the batch"),
-            For("the loss is a sum, which makes steps too large", when=When.ALARM),
-        ),
+        Cause.WRONG_LOSS_REDUCTION: (For("the loss is a sum"), For("the sum makes steps too large", when=When.ALARM)),
         Cause.UNNORMALISED_INPUTS: Against(),
         Cause.DEAD_UNITS: Against("the summed loss makes steps that kill units"),
         Cause.EMBEDDING_NORM_GROWTH: Against("the summed loss explains it"),
@@ -72,8 +69,8 @@ class SummedLoss:
             return state, ()
         severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
         picture = look.picture
+        change = f"from {amount(picture.loss_first)} to {amount(picture.loss)}"
         verb = "rose" if picture.loss > picture.loss_first else "went"
-        message = f"the loss is a sum over the batch, not a mean{state.at}; the loss {verb} from "
-        message += f"{amount(picture.loss_first)} to {amount(picture.loss)}"
-        evidence = Evidence(tag="loss", step=look.scene.step, value=look.picture.loss, expected=look.picture.loss_start)
+        message = f"the loss is a sum over the batch, not a mean{state.at}; the loss {verb} {change}"
+        evidence = look.evidence("loss", look.picture.loss, look.picture.loss_start)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)

@@ -21,7 +21,7 @@ class SymmetricUnits:
         Units with equal weights get equal gradients: the layer can do no more than a single unit.
 
     Evidence:
-        The check `symmetric-units`: the matrices, and their share of all.
+        The fact `symmetric-units`: the matrices, and their share of all.
 
     What to do:
         Initialise at random: `nn.init.kaiming_normal_` for ReLU, `nn.init.xavier_normal_` for tanh. Zero is right only

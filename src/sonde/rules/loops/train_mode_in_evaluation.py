@@ -23,7 +23,7 @@ class TrainModeInEvaluation:
         batch, and validation data leak into its statistics.
 
     Evidence:
-        The check `train-mode-in-evaluation`, with the modules and the line of the model's call.
+        The fact `train-mode-in-evaluation`, with the modules and the line of the model's call.
 
     What to do:
         Call `model.eval()` before the evaluation and `model.train()` after it.

@@ -20,7 +20,7 @@ class ZeroGradMisplaced:
         The optimiser has nothing to apply: weights do not move, apart from weight decay and old momentum.
 
     Evidence:
-        The check `zero-grad-misplaced`, with the line of the optimiser's step. `grad/norm` that is 0 or missing.
+        The fact `zero-grad-misplaced`, with the line of the optimiser's step. `grad/norm` that is 0 or missing.
 
     What to do:
         Call `zero_grad()` before the backward pass or after `optimizer.step()`, never between the two.

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
 from sonde.rules.picture import Picture
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.medians import middle
 
 
@@ -28,22 +28,22 @@ class InitialLossHighState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InitialLossHigh:
-    """The first losses are far above that of a constant prediction.
+    """The first losses are far above the cost of guessing.
 
     What it detects:
-        A constant prediction ignores the inputs. For classes it costs the entropy of the labels, for numbers the mean
-        square of the targets.
-        - The first loss is more than `factor` (default: 2) times that of a constant prediction, or more than `drop`
-          (default: 4) times the median of losses 11 to 20. This is information, and is said once.
-        - It is a warning if the loss is still above `factor` times a constant prediction after `least_steps` (default:
-          150) steps. It is not one if the loss starts at about a constant prediction times the number of examples or
-          tokens in a batch, as a summed loss does.
-        - If Sonde reads the cost of a constant prediction from the graph of the loss (`loss/relative`), units and sums
-          do not matter, and targets far from zero are no bad start (`loss/zeros`). Then it is a warning at the second
-          look, or as soon as the loss becomes NaN or infinite, if the first answers cost more than `far` (default: 4)
-          times a constant prediction and all later ones more than `factor` times.
-        - It also is a warning after `least_steps` losses, if the first answers cost more than `factor` times a constant
-          prediction, and none of at least `looks` (default: 8) answers less than `worse` (default: 1.1) times.
+        Guessing means one constant answer that ignores the inputs. For classes it costs the entropy of the labels, for
+        numbers the mean square of the targets.
+        - The first loss is more than `factor` times the cost of guessing, or more than `drop` times the median of
+          losses 11 to 20. This is information, and is said once.
+        - It is a warning if the loss is still above `factor` times the cost of guessing after `least_steps` steps. It
+          is not one if the loss starts at about the cost of guessing times the number of examples or tokens in a batch,
+          as a summed loss does.
+        - If Sonde reads the cost of guessing from the graph of the loss (`loss/relative`), units and sums do not
+          matter, and targets far from zero are no bad start (`loss/zeros`). Then it is a warning at the second look, or
+          as soon as the loss becomes NaN or infinite, if the first answers cost more than `far` times guessing and all
+          later ones more than `factor` times.
+        - It also is a warning after `least_steps` losses, if the first answers cost more than `factor` times guessing,
+          and the best of at least `looks` looks more than `worse` times.
 
     Why it matters:
         A network should begin by guessing. If it begins confidently wrong, its output weights or its inputs are too
@@ -70,12 +70,12 @@ class InitialLossHigh:
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.BAD_INITIALISATION: (
-            For("the first losses are far above a constant prediction"),
-            For("the loss stays above a constant prediction for long", when=When.ALARM),
+            For("the first losses are far above guessing"),
+            For("the loss stays above the cost of guessing for long", when=When.ALARM),
         ),
-        Cause.UNNORMALISED_INPUTS: For("the first losses are far above a constant prediction"),
+        Cause.UNNORMALISED_INPUTS: For("the first losses are far above guessing"),
         Cause.WRONG_LOSS_REDUCTION: (
-            For("the first loss is a multiple of that of a constant prediction"),
+            For("the first loss is a multiple of the cost of guessing"),
             Against("measured by its own targets, where a sum changes nothing", when=When.ALARM),
         ),
         Cause.BATCH_TOO_SMALL: For(),
@@ -117,10 +117,10 @@ class InitialLossHigh:
         is_bad = picture.num_losses >= self.least_steps and picture.trivial > 0 and self._is_bad(state, look)
         if is_bad or self._is_far(state, picture):
             message = (
-                f"the loss began at {amount(picture.loss_start / picture.trivial)} times that of a constant prediction "
+                f"the loss began at {amount(picture.loss_start / picture.trivial)} times the cost of guessing "
                 f"({amount(picture.trivial)}), and is still above it after {picture.num_losses:,} steps"
             )
-            evidence = Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.trivial)
+            evidence = look.evidence("loss", picture.loss, picture.trivial)
             return state._replace(is_warned=True), (Sighting(Severity.WARNING, message, evidence=(evidence,), since=0),)
         if state.is_told:
             return state, ()
@@ -130,16 +130,14 @@ class InitialLossHigh:
             return state, ()
         trivial = _trivial(look)
         if trivial > 0 and state.first[0] > self.factor * trivial:
-            what, expected = "that of a constant prediction", trivial
+            what, expected = "the cost of guessing", trivial
         elif 0 < (later := middle(state.first[10:])) * self.drop < state.first[0]:
             what, expected = "the loss ten steps later", later
         else:
             return state, ()
-        message = (
-            f"the first loss, {amount(state.first[0])}, is {amount(state.first[0] / expected)} times {what} "
-            f"({amount(expected)})"
-        )
-        evidence = Evidence(tag="loss", step=picture.step, value=state.first[0], expected=expected)
+        times = amount(state.first[0] / expected)
+        message = f"the first loss, {amount(state.first[0])}, is {times} times {what} ({amount(expected)})"
+        evidence = look.evidence("loss", state.first[0], expected)
         return state._replace(is_told=True), (Sighting(Severity.INFO, message, evidence=(evidence,), since=0),)
 
     def _is_far(self, state: InitialLossHighState, picture: Picture) -> bool:

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, count
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 from sonde.signals.growth import Growth, GrowthState
 from sonde.signals.medians import middle
 
@@ -37,15 +37,15 @@ class LossDiverges:
 
     What it detects:
         One of these:
-        - Leaps: twice in a row, loss and gradient norm were more than `leap` (default: 100) times those of the step
-          before. This is critical at once.
+        - Leaps: twice in a row, loss and gradient norm were more than `leap` times those of the step before. This is
+          critical at once.
         - Growth: over the last 24 steps the loss grows exponentially (R² of 0.8 or more) by a factor of `least_growth`
-          (default: 4) or more, in three judgements in a row. Or the gradient norm does, while the loss does not fall;
-          if the loss is not above its start beyond its noise, the norm has to grow by that factor cubed, since it grows
-          on the way out of a flat start too. The message says in how many steps float32 overflows.
-        - Height: for `patience` (default: 10) steps the smoothed loss has been above its start by `least_rise`
-          (default: 0.2) and by six deviations of the noise of the first losses. Or it has lost half of what it had
-          gained and still rises (z below −3 over 100 steps).
+          or more, in three judgements in a row. Or the gradient norm does, while the loss does not fall; if the loss is
+          not above its start beyond its noise, the norm has to grow by that factor cubed, since it grows on the way out
+          of a flat start too. The message says in how many steps float32 overflows.
+        - Height: for `patience` steps the smoothed loss has been above its start by `least_rise` and by six deviations
+          of the noise of the first losses. Or it has lost half of what it had gained and still rises (z below −3 over
+          100 steps).
 
         It is a warning, and critical at four times the first loss. Growth and height are information only if steps,
         weights and gradients have been calm since the loss was at its best: then something else than the optimiser
@@ -58,7 +58,7 @@ class LossDiverges:
         `loss` against its start and its best; `grad/norm`, which mostly grows first.
 
     What to do:
-        - Divide the learning rate by ten, clip the gradient norm at 0.7 of its usual value, and go back to a checkpoint
+        - Divide the learning rate by ten, clip the gradient norm at its usual value, and go back to a checkpoint
           before the rise.
         - If the loss rises only in the first steps, lengthen the warmup.
         - If it rises with the weights, look at `weight/norm` and `act/absmax`.
@@ -131,9 +131,9 @@ class LossDiverges:
         message = f"the loss is rising: now {amount(picture.loss)}, {amount(start)} at first, {amount(best)} at best"
         if state.num_growing >= 3:
             message += f"; float32 overflows in about {count(round(left), 'step')} at this pace" if left < 1e4 else ""
-        evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_start)]
+        evidence = [look.evidence("loss", picture.loss, picture.loss_start)]
         if math.isfinite(picture.grad_norm) and math.isfinite(picture.grad_start):
-            norm = Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start)
+            norm = look.evidence("grad/norm", picture.grad_norm, picture.grad_start)
             evidence.append(norm)
         calm = not leapt and (not picture.is_upset or (state.num_growing < 3 and not picture.is_measure))
         severity = Severity.INFO if calm else Severity.CRITICAL if worst else Severity.WARNING

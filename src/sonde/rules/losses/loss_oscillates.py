@@ -9,7 +9,7 @@ import numpy as np
 
 from sonde.core.quantities import amount, share
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 from sonde.signals.oscillation import Oscillation, OscillationState
 
 _OSCILLATION = Oscillation(window=32, min_values=32)
@@ -29,9 +29,8 @@ class LossOscillates:
 
     What it detects:
         Either of these:
-        - For 20 steps, more than `turns` (default: 0.8) of the differences between neighbouring losses, over the last
-          32, go against the one before (white noise: 2/3), and their lag-1 autocorrelation is below −0.7 (white noise:
-          −1/2).
+        - For 20 steps, more than `turns` of the differences between neighbouring losses, over the last 32, go against
+          the one before (white noise: 2/3), and their lag-1 autocorrelation is below −0.7 (white noise: −1/2).
         - Successive gradients point against each other: the moving average of `grad/cosine` is below −0.5.
 
         It is information. It is a warning if the loss also rises beyond its noise, and the optimiser's steps can have
@@ -89,7 +88,7 @@ class LossOscillates:
             if state.num >= 20
             else f"successive gradients point against each other (cosine {amount(picture.grad_cosine)})"
         )
-        evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_median)]
+        evidence = [look.evidence("loss", picture.loss, picture.loss_median)]
         if math.isfinite(picture.grad_cosine):
-            evidence.append(Evidence(tag="grad/cosine", step=picture.step, value=picture.grad_cosine, expected=0.0))
+            evidence.append(look.evidence("grad/cosine", picture.grad_cosine, 0.0))
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=picture.step - state.num),)

@@ -11,7 +11,7 @@ from sonde.core.quantities import amount, count, share
 from sonde.rules.course import Course
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, left
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 from sonde.signals.stalls import Stall, stall
 
@@ -39,16 +39,15 @@ class LossPlateau:
 
     What it detects:
         - The loss has come down by at least 5% of its start.
-        - For `patience` (default: 50) losses it has not fallen over the last 100 losses by two standard errors. It is
-          judged at every tenth loss.
+        - For `patience` losses it has not fallen over the last 100 losses by two standard errors. It is judged at every
+          tenth loss.
         - The kind of plateau (converged, flat, saddle or bouncing) follows from how much of the loss and of the
           gradient is left, and from the cosine of successive gradients.
-        - It is a warning if the plateau is not converged and all of these hold: more than `high` (default: 0.6) of the
-          loss is left; the learning rate is not decaying; the plateau has lasted for a third of the run; its noise
-          cannot hide a fall by more than `hidden` (default: 0.1); and validation has not improved by 2% meanwhile.
-        - If the loss bounces, the warning also needs more than `ended` (default: 0.84) of the loss left, or gradients
-          that turn back (cosine below −0.5): the gradients of a model that has learned all there is are as large, but
-          noise.
+        - It is a warning if the plateau is not converged and all of these hold: more than `high` of the loss is left;
+          the learning rate is not decaying; the plateau has lasted for a third of the run; its noise cannot hide a fall
+          by more than `hidden`; and validation has not improved by 2% meanwhile.
+        - If the loss bounces, the warning also needs more than `ended` of the loss left, or gradients that turn back
+          (cosine below −0.5): the gradients of a model that has learned all there is are as large, but noise.
         - Nothing is reported if the line through all losses falls by four standard errors and not mainly in its first
           half. 100 losses cannot show so slow a descent through their noise; LOS007 judges the whole run.
 
@@ -129,10 +128,10 @@ class LossPlateau:
             f"the loss, {amount(picture.loss_smooth)}, has not fallen for {count(state.num_still, 'step')} and is "
             f"{share(rest)} of that of an untrained model; the loss is {MEANINGS[kind]}"
         )
-        evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=picture.loss_start)]
+        evidence = [look.evidence("loss", picture.loss_smooth, picture.loss_start)]
         if math.isfinite(picture.grad_median) and math.isfinite(picture.grad_start):
-            norm = Evidence(tag="grad/norm", step=picture.step, value=picture.grad_median, expected=picture.grad_start)
+            norm = look.evidence("grad/norm", picture.grad_median, picture.grad_start)
             evidence.append(norm)
         if math.isfinite(picture.grad_cosine):
-            evidence.append(Evidence(tag="grad/cosine", step=picture.step, value=picture.grad_cosine))
+            evidence.append(look.evidence("grad/cosine", picture.grad_cosine))
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.fell),)

@@ -10,7 +10,7 @@ import numpy as np
 from sonde.core.quantities import amount
 from sonde.rules.levels import has_level
 from sonde.rules.picture import Picture
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting
 from sonde.signals.medians import middle
 from sonde.signals.robust_z import RobustZ, RobustZState
 
@@ -41,23 +41,22 @@ class LossSpike:
     """The loss jumps far above its usual level.
 
     What it detects:
-        - The loss is more than `warning` (default: 6) robust standard deviations above the median of the last 128
-          steps: z = (L − median)/(1.4826·MAD). For losses above zero, the score of log L counts if it is lower.
-        - The rise is at least `least_rise` (default: 0.2) of the median and of the whole descent so far, so that a
-          solved task cannot spike.
+        - The loss is more than `warning` robust standard deviations above the median of the last 128 steps: z = (L −
+          median)/(1.4826·MAD). For losses above zero, the score of log L counts if it is lower.
+        - The rise is at least `least_rise` of the median and of the whole descent so far, so that a solved task cannot
+          spike.
         - The score is above 1.5 times the third-highest score of the run, which fades over some 500 steps: a run with
           heavy tails says what is usual.
-        - Above `critical` (default: 12), or if the loss has not come back after `patience` (default: 20) steps, it is
-          critical.
+        - Above `critical`, or if the loss has not come back after `patience` steps, it is critical.
 
         It stays information for `patience` steps in these cases:
         - The loss before the spike was already two deviations up. Such a swell comes from the training itself, as at
           the edge of stability, and mostly recovers.
-        - More than `tail` (default: 0.05) of the latest losses were half of `warning` up, as with outliers.
+        - More than `tail` of the latest losses were half of `warning` up, as with outliers.
         - The spike stays below the first loss, and less than 5% of that was left before it.
 
-        A score of log L below `critical` is information for `alone` (default: 5) steps: a batch with an outlier has
-        such a loss, and leaves the weights as they were.
+        A score of log L below `critical` is information for `alone` steps: a batch with an outlier has such a loss, and
+        leaves the weights as they were.
 
     Why it matters:
         A spike destroys what the last hundreds of steps have learned. A spike that does not come back is a divergence.
@@ -154,11 +153,8 @@ class LossSpike:
         harmless = harmless or (picture.step - state.since < self.alone and not state.is_sure)
         if not has_level(look) or ((state.is_ramp or harmless) and not lasting):
             severity = Severity.INFO
-        message = (
-            f"the loss jumped from {amount(state.usual)}, its median over 128 steps, to {amount(loss)} "
-            f"({score:,.0f} robust deviations)"
-        )
-        evidence = Evidence(tag="loss", step=picture.step, value=loss, expected=state.usual)
+        message = f"the loss jumped from about {amount(state.usual)} to {amount(loss)} ({score:,.0f} robust deviations)"
+        evidence = look.evidence("loss", loss, state.usual)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
 
 

@@ -27,19 +27,18 @@ class LossStuck:
     """The loss has never left its start.
 
     What it detects:
-        - After at least `least_steps` (default: 100) losses, the last quarter of them is no more than `least_fall`
-          (default: 0.03) below that of an untrained model. That is the first losses, or the entropy of the labels if it
-          is lower.
+        - After at least `least_steps` losses, the last quarter of them is no more than `least_fall` below that of an
+          untrained model. That is the first losses, or the entropy of the labels if it is lower.
         - The line through all losses falls by less than three standard errors, and the loss was never 20% below that
           level. This is information.
-        - It is a warning from `warning_steps` (default: 200) losses on, and from `least_examples` (default: 1000)
-          examples on if the batch size is known.
+        - It is a warning from `warning_steps` losses on, and from `least_examples` examples on if the batch size is
+          known.
         - It is no warning if validation has improved by `least_fall`.
-        - It is no warning if the noise could hide a fall by more than `hidden` (default: 0.1), unless the newer half of
-          the losses is surely above the entropy of the labels, by 5% and three standard errors.
+        - It is no warning if the noise could hide a fall by more than `hidden`, unless the newer half of the losses is
+          surely above the entropy of the labels, by 5% and three standard errors.
         - It is also a warning if the line falls by no more than a tenth, but only on the training examples: from
-          `by_heart_steps` (default: 350) losses and `evaluations` (default: 4) evaluations on, if no evaluation was
-          better by 1% than the first one, nor the first one better than an untrained model.
+          `by_heart_steps` losses and `evaluations` evaluations on, if no evaluation was better by 1% than the first
+          one, nor the first one better than an untrained model.
 
     Why it matters:
         Nothing is learned: gradients do not arrive, the learning rate is far off, or the labels do not depend on the
@@ -55,8 +54,8 @@ class LossStuck:
         - If it works, check that labels belong to their inputs.
 
     When it is wrong:
-        - Some tasks (copying, modular arithmetic) stay at the loss of a constant prediction for long before they break
-          through. The gradient norm mostly rises before that.
+        - Some tasks (copying, modular arithmetic) stay at the cost of guessing for long before they break through. The
+          gradient norm mostly rises before that.
         - A fine-tuned model may have nothing left to learn.
         - Losses about zero and losses of several players are not judged.
 
@@ -69,12 +68,12 @@ class LossStuck:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.NO_LEARNABLE_SIGNAL: For("the loss stays at that of a constant prediction"),
+        Cause.NO_LEARNABLE_SIGNAL: For("the loss stays at the cost of guessing"),
         Cause.BAD_INITIALISATION: For(),
         Cause.LR_TOO_LOW: For("the loss hardly leaves its start"),
         Cause.PLATEAU: For("the loss never moved"),
         Cause.VANISHING_GRADIENTS: For("the loss does not move"),
-        Cause.WEIGHT_DECAY_TOO_STRONG: For("the loss stays at that of a constant prediction"),
+        Cause.WEIGHT_DECAY_TOO_STRONG: For("the loss stays at the cost of guessing"),
         Cause.WARMUP_TOO_SHORT: For(),
         Cause.UNDERFITTING: Against("nothing at all was learned"),
         Cause.INSUFFICIENT_CAPACITY: Against("even a small model does better than guessing"),
@@ -128,10 +127,7 @@ class LossStuck:
             f"after {count(state.course.num_values, 'step')} the loss is {amount(descent.last)}, no better than that "
             f"of an untrained model ({amount(reference)})"
         )
-        evidence = (
-            Evidence(tag="loss", step=picture.step, value=descent.last, expected=reference),
-            *_norm(look),
-        )
+        evidence = look.evidence("loss", descent.last, reference), *_norm(look)
         severity = Severity.WARNING if lasts else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=0),)
 
@@ -150,8 +146,8 @@ class LossStuck:
             f"{amount(descent.last)}"
         )
         evidence = (
-            Evidence(tag="val/loss", step=picture.step, value=picture.val_loss, expected=state.validations[0]),
-            Evidence(tag="loss", step=picture.step, value=descent.last, expected=descent.first),
+            look.evidence("val/loss", picture.val_loss, state.validations[0]),
+            look.evidence("loss", descent.last, descent.first),
             *_norm(look),
         )
         return Sighting(Severity.WARNING, message, evidence=evidence, since=0)
@@ -169,4 +165,4 @@ def _norm(look: Look) -> tuple[Evidence, ...]:
     picture = look.picture
     if not math.isfinite(picture.grad_norm):
         return ()
-    return (Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start),)
+    return (look.evidence("grad/norm", picture.grad_norm, picture.grad_start),)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, share
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting, When
 from sonde.signals.medians import middle
 
 _MEMORY = 33
@@ -34,14 +34,13 @@ class LossSwells:
     """Loss and gradient rise together over several steps, undo most of what was learned, and do so again.
 
     What it detects:
-        - A swell: the loss rises for two steps or more until it has lost more than `share` (default: 0.5) of what it
-          had gained since its start, and by more than `deviations` (default: 10) deviations of the noise between
-          neighbouring losses. The gradient norm has grown for two steps or more as well, to twice its size three steps
-          before. A swell ends when no more than a third of the gain is missing.
+        - A swell: the loss rises for two steps or more until it has lost more than `share` of what it had gained since
+          its start, and by more than `deviations` deviations of the noise between neighbouring losses. The gradient
+          norm has grown for two steps or more as well, to twice its size three steps before. A swell ends when no more
+          than a third of the gain is missing.
         - The first swell is information.
-        - Another one within `span` (default: 64) steps is a warning if a step in that time has changed the weights by
-          more than `ratio` (default: 0.1) of their norm, or if steps, weights or gradients have otherwise changed
-          abruptly.
+        - Another one within `span` steps is a warning if a step in that time has changed the weights by more than
+          `ratio` of their norm, or if steps, weights or gradients have otherwise changed abruptly.
 
     Why it matters:
         The spike of one bad batch jumps. A swell comes from the training itself: the learning rate is too high for the
@@ -108,10 +107,7 @@ class LossSwells:
         )
         if len(recent) > 1:
             message += f"; it has happened {len(recent)} times in {picture.step - recent[0]} steps"
-        evidence = (
-            Evidence(tag="loss", step=picture.step, value=loss, expected=low),
-            Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=norms[0]),
-        )
+        evidence = look.evidence("loss", loss, low), look.evidence("grad/norm", picture.grad_norm, norms[0])
         # Batches that become harder and easier in turns make swells as well, but no large steps.
         is_thrown = picture.is_upset or (large_step >= 0 and picture.step - large_step <= self.span)
         severity = Severity.WARNING if len(recent) > 1 and is_thrown else Severity.INFO

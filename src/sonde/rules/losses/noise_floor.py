@@ -11,7 +11,7 @@ from sonde.core.quantities import amount, count, share
 from sonde.rules.course import Course
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, untrained
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
 _FAR = math.log(2.5)
@@ -34,17 +34,17 @@ class NoiseFloor:
     What it detects:
         - The loss has fallen and no longer does (|z| below 3 over 100 steps), at a constant learning rate near its
           peak.
-        - Its noise is more than `noise` (default: 0.1) of its level, and successive gradients do not agree (|cosine|
-          below 0.5, if it was measured). After `patience` (default: 100) losses this is information.
+        - Its noise is more than `noise` of its level, and successive gradients do not agree (|cosine| below 0.5, if it
+          was measured). After `patience` losses this is information.
         - It is a warning after half of the run if the weights fluctuate too: over at least four evaluations, the
-          validation loss moves by more than `jitter` (default: 0.15) from one to the next, and by 0.5% of an untrained
-          model's loss, up as often as down.
+          validation loss moves by more than `jitter` from one to the next, and by 0.5% of an untrained model's loss, up
+          as often as down.
 
         It is never a warning in these cases:
         - The line through the logarithms of all losses on the floor falls by three standard errors, or may have fallen
           to two fifths within its noise.
         - The newer half of those evaluations is below 0.7 of the older half.
-        - Less than `solved` (default: 0.03) of an untrained model's loss is left.
+        - Less than `solved` of an untrained model's loss is left.
         - Validation is below the training loss.
 
     Why it matters:
@@ -129,10 +129,10 @@ class NoiseFloor:
             f"for {count(picture.step - since, 'step')} the loss has only fluctuated around "
             f"{amount(picture.loss_median)} (±{amount(picture.loss_scale)})"
         )
-        evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss_median, expected=picture.loss_best)]
+        evidence = [look.evidence("loss", picture.loss_median, picture.loss_best)]
         if math.isfinite(moves):
             message += f", and the validation loss moves by {share(moves)} from one evaluation to the next"
-            evidence.append(Evidence(tag="val/loss", step=picture.step, value=state.validations[-1]))
+            evidence.append(look.evidence("val/loss", state.validations[-1]))
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=since),)
 
 

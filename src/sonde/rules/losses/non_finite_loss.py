@@ -93,7 +93,7 @@ class NonFiniteLoss:
         evidence = [Evidence(tag=tag, step=state.since, value=state.first, expected=_known(state.usual))]
         if "grad/norm" in scene:
             norm = scene.value("grad/norm")
-            evidence.append(Evidence(tag="grad/norm", step=scene.step, value=norm, expected=_known(state.norm)))
+            evidence.append(look.evidence("grad/norm", norm, _known(state.norm)))
         return state, (Sighting(Severity.CRITICAL, message, bad, tuple(evidence), state.since),)
 
 

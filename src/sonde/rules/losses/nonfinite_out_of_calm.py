@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, count
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class NonfiniteOutOfCalmState(NamedTuple):
@@ -23,8 +23,8 @@ class NonfiniteOutOfCalm:
 
     What it detects:
         - The loss is NaN or infinite for the first time.
-        - For `calm` (default: 10) steps in a row before, neither the loss nor the gradient norm was more than `score`
-          (default: 5) robust deviations above its last 128 values.
+        - For `calm` steps in a row before, neither the loss nor the gradient norm was more than `score` robust
+          deviations above its last 128 values.
         - It is always information: LOS001 is the alarm.
 
     Why it matters:
@@ -80,5 +80,4 @@ class NonfiniteOutOfCalm:
             f"the loss was ordinary for {count(state.num_calm, 'step')}, {amount(state.loss)} at last, before it "
             "became NaN or infinite"
         )
-        evidence = Evidence(tag="loss", step=picture.step, value=picture.loss, expected=state.loss)
-        return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)
+        return state, (Sighting(Severity.INFO, message, evidence=(look.evidence("loss", picture.loss, state.loss),)),)

@@ -10,7 +10,7 @@ import numpy as np
 from sonde.core.quantities import amount, count, share
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting
 from sonde.rules.scene import Scenes
 from sonde.signals.phases import Phase
 
@@ -27,14 +27,13 @@ class SettlesHigh:
     """A model of few parameters has learned what it can, and most of the loss is left.
 
     What it detects:
-        - Training and validation losses are both above `high` (default: 0.6) of an untrained model's.
+        - Training and validation losses are both above `high` of an untrained model's.
         - Validation is within 10% of training, or of what it was above training at the first evaluation: some
           validation sets are harder than others.
-        - Over the last evaluations (at least `still`, default 4, 100 steps and a third of the run) validation has
-          changed by less than 2%, and the training loss by less than 3% or its noise, at a constant learning rate near
-          its peak.
-        - The model has no more than one parameter for `examples` (default: 50) examples between two evaluations. It
-          cannot learn them by heart, nor, as it seems, find what they have in common.
+        - Over the last evaluations (at least `still`, 100 steps and a third of the run) validation has changed by less
+          than 2%, and the training loss by less than 3% or its noise, at a constant learning rate near its peak.
+        - The model has no more than one parameter for `examples` examples between two evaluations. It cannot learn them
+          by heart, nor, as it seems, find what they have in common.
         - The number of parameters is that of all measured weights, (norm/RMS)².
 
     Why it matters:
@@ -104,10 +103,7 @@ class SettlesHigh:
             f"a model of {count(round(num_parameters), 'parameter')} has settled at a loss of {amount(training)}, "
             f"{share(training / reference)} of that of an untrained model, on {count(round(num_examples), 'example')}"
         )
-        evidence = (
-            Evidence(tag="loss", step=look.scene.step, value=training, expected=reference),
-            Evidence(tag="val/loss", step=look.scene.step, value=validation, expected=reference),
-        )
+        evidence = look.evidence("loss", training, reference), look.evidence("val/loss", validation, reference)
         return state, (Sighting(Severity.WARNING, message, evidence=evidence, since=seen.steps[-num]),)
 
 

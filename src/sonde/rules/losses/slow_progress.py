@@ -7,12 +7,12 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.core.quantities import amount, count, share
+from sonde.core.quantities import count, share
 from sonde.rules.course import Course
 from sonde.rules.depth import latest_typical
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, left
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
 
@@ -28,17 +28,16 @@ class SlowProgress:
     """The loss falls, but along a shallow straight line.
 
     What it detects:
-        - Over at least `least_steps` (default: 100) losses at a constant learning rate, the line through them falls by
-          more than four standard errors, but by less than `shallow` (default: 0.25) in 100 steps.
+        - Over at least `least_steps` losses at a constant learning rate, the line through them falls by more than four
+          standard errors, but by less than `shallow` in 100 steps.
         - Each half of the run has about half of the fall. A learning curve bends: most of its fall comes early.
-        - More than `high` (default: 0.4) of the loss is left. This is information.
-        - It is a warning from `warning_steps` (default: 150) losses on if less than half is done, the pace would need
-          more than `long` (default: 1000) steps from start to end, and short steps can be the reason: the median update
-          ratio of weight matrices is below 1e-3; or, if it was not measured, successive gradients agree (cosine above
-          0.5).
+        - More than `high` of the loss is left. This is information.
+        - It is a warning from `warning_steps` losses on if less than half is done, the pace would need more than `long`
+          steps from start to end, and short steps can be the reason: the median update ratio of weight matrices is
+          below 1e-3; or, if it was not measured, successive gradients agree (cosine above 0.5).
         - With steps of any length it is a warning if validation falls along such a line as well: over at least
-          `evaluations` (default: 8) evaluations and 200 steps it fell by 3 to 25%, and in its newer half by 80% or more
-          of what it did in its older half.
+          `evaluations` evaluations and 200 steps it fell by 3 to 25%, and in its newer half by 80% or more of what it
+          did in its older half.
         - A model that came trained is not judged.
 
     Why it matters:
@@ -48,7 +47,7 @@ class SlowProgress:
         The slope of `loss`; `grad/cosine` (steps that agree could be longer); `update/ratio`.
 
     What to do:
-        Raise the learning rate by a factor of 3 to 10, as long as the loss stays calm. Look at `clip/factor`: a clip
+        Raise the learning rate by a factor of 3 to 5, as long as the loss stays calm. Look at `clip/factor`: a clip
         far below the usual gradient shortens steps in the same way.
 
     When it is wrong:
@@ -73,10 +72,7 @@ class SlowProgress:
         Cause.LABEL_NOISE: For(),
         Cause.ADAM_EPSILON_UNDERFLOW: For("the loss falls slowly and straight"),
         Cause.INSUFFICIENT_CAPACITY: Against("the loss still falls"),
-        Cause.NO_LEARNABLE_SIGNAL: (
-            Against("the loss does fall"),
-            Against("the loss falls and goes on to", when=When.ALARM),
-        ),
+        Cause.NO_LEARNABLE_SIGNAL: (Against("the loss falls"), Against("the loss goes on falling", when=When.ALARM)),
         Cause.LR_TOO_HIGH: Against("a slow straight descent is the opposite"),
         Cause.WRONG_LOSS_REDUCTION: Against("a sum makes steps too large, not progress slow", when=When.ALARM),
     }
@@ -122,15 +118,14 @@ class SlowProgress:
             ((short and lasts) or creeps) and not picture.came_trained and state.course.num_values >= self.warning_steps
         )
         message = (
-            f"the loss falls by only {share(pace)} in 100 steps, along a straight line; after "
-            f"{count(picture.num_losses, 'step')} it is {amount(picture.loss_smooth)}, {share(rest)} of that of an "
-            "untrained model"
+            f"the loss falls by only {share(pace)} in 100 steps, along a straight line, and is "
+            f"{share(rest)} of that of an untrained model after {count(picture.num_losses, 'step')}"
         )
-        evidence = [Evidence(tag="loss", step=picture.step, value=descent.last, expected=descent.first)]
+        evidence = [look.evidence("loss", descent.last, descent.first)]
         if math.isfinite(picture.grad_cosine):
-            evidence.append(Evidence(tag="grad/cosine", step=picture.step, value=picture.grad_cosine, expected=0.0))
+            evidence.append(look.evidence("grad/cosine", picture.grad_cosine, 0.0))
         if math.isfinite(ratio):
-            evidence.append(Evidence(tag="update/ratio", step=picture.step, value=ratio, expected=1e-3))
+            evidence.append(look.evidence("update/ratio", ratio, 1e-3))
         severity = Severity.WARNING if slow else Severity.INFO
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=0),)
 

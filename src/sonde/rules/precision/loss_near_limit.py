@@ -58,7 +58,7 @@ class LossNearLimit:
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.PRECISION_OVERFLOW: (
             For("the loss is near its format's largest number"),
-            For("and stays there", when=When.ALARM),
+            For("the loss stays near that number", when=When.ALARM),
         ),
         Cause.LR_TOO_HIGH: Against("the format explains why the loss overflowed", when=When.ALARM),
     }

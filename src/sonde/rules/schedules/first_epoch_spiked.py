@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.quantities import amount
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Onset, Severity, Sighting
 from sonde.rules.schedules.first_epoch import FirstEpoch
 
 
@@ -16,9 +16,9 @@ class FirstEpochSpiked:
     What it detects:
         It is asked at the end of the first epoch (`epoch` is 1), if the epoch had at least 16 losses and all of them
         were above zero. Either of these, by more than four standard errors:
-        - The median of any eighth of the losses was above `spike` (default: 1.5) times the start, which is the median
-          of the first five. A single batch is no such spike.
-        - The median of the last eighth is more than `rise` (default: 0.1) above the start.
+        - The median of any eighth of the losses was above `spike` times the start, which is the median of the first
+          five. A single batch is no such spike.
+        - The median of the last eighth is more than `rise` above the start.
 
         It is always information: LOS002 and LOS003 raise the alarms, each by its own test.
 
@@ -67,5 +67,5 @@ class FirstEpochSpiked:
             f"in the first epoch the loss rose from {amount(found.start)} to {amount(found.highest)}, and ended at "
             f"{amount(found.last)}{rate}"
         )
-        evidence = Evidence(tag="loss", step=look.scene.step, value=found.highest, expected=found.start)
+        evidence = look.evidence("loss", found.highest, found.start)
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,), since=0),)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.quantities import amount, share
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Onset, Severity, Sighting
 from sonde.rules.schedules.first_epoch import FirstEpoch
 
 
@@ -16,10 +16,9 @@ class FirstEpochStill:
     What it detects:
         It is asked at the end of the first epoch (`epoch` is 1), if the epoch had at least 16 losses and all of them
         were above zero.
-        - The line through all losses fell or rose by less than `least_fall` (default: 0.01) of the start, which is the
-          median of the first five.
-        - The noise of the losses cannot have hidden a fall by `hidden` (default: 0.05), by two standard errors of the
-          line.
+        - The line through all losses fell or rose by less than `least_fall` of the start, which is the median of the
+          first five.
+        - The noise of the losses cannot have hidden a fall by `hidden`, by two standard errors of the line.
         - The learning rate was not on its way up for more than half of the epoch.
         - The model did not know its task when the run began.
 
@@ -32,11 +31,11 @@ class FirstEpochStill:
         `loss` at the end of the epoch, against its start; `lr`.
 
     What to do:
-        Raise the learning rate by a factor of 3 to 10, as long as the loss stays calm. If that changes nothing, check
+        Raise the learning rate by a factor of 3 to 5, as long as the loss stays calm. If that changes nothing, check
         that gradients arrive (`grad/norm`) and that labels belong to their inputs.
 
     When it is wrong:
-        - Some tasks stay at the loss of a constant prediction for long before they break through.
+        - Some tasks stay at the cost of guessing for long before they break through.
         - An epoch of few steps says little.
 
     References:
@@ -71,5 +70,5 @@ class FirstEpochStill:
         way = "fell" if found.fall >= 0 else "rose"
         change = f"{way} by only {share(abs(found.fall))} in the first epoch"
         message = f"the loss, {amount(found.start)} at first, {change}{rate}"
-        evidence = Evidence(tag="loss", step=look.scene.step, value=found.last, expected=found.start)
+        evidence = look.evidence("loss", found.last, found.start)
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,), since=0),)

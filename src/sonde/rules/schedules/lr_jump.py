@@ -33,9 +33,8 @@ class LrJump:
     What it detects:
         - The learning rate rises by more than 5% from one step to the next, and not as part of a ramp. This is
           information: warmups in steps and restarts do the same.
-        - It is a warning if the learning rate jumped to more than `factor` (default: 2) times its highest value before,
-          and two losses within `reach` (default: 20) steps were `score` (default: 6) robust deviations and 20% above
-          the usual loss.
+        - It is a warning if the learning rate jumped to more than `factor` times its highest value before, and two
+          losses within `reach` steps were `score` robust deviations and 20% above the usual loss.
         - A learning rate that goes back up to where it was before is a restart, and stays information.
 
     Why it matters:
@@ -117,5 +116,5 @@ class LrJump:
         evidence = [Evidence(tag="lr", step=step, value=after, expected=before)]
         if state is not None:
             message += f", and the loss went from {amount(state.loss)} to {amount(look.picture.loss)}"
-            evidence.append(Evidence(tag="loss", step=look.picture.step, value=look.picture.loss, expected=state.loss))
+            evidence.append(look.evidence("loss", look.picture.loss, state.loss))
         return Sighting(severity, message, evidence=tuple(evidence), since=step)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting
 
 
 class LrNeverDecayedState(NamedTuple):
@@ -19,7 +19,7 @@ class LrNeverDecayed:
     """The learning rate has stayed at its peak, and the loss has stopped falling.
 
     What it detects:
-        - After `least_steps` (default: 200) steps the learning rate is still at 95% of its peak or more.
+        - After `least_steps` steps the learning rate is still at 95% of its peak or more.
         - For 50 steps the loss has not fallen beyond its noise.
         - It is always information.
 
@@ -70,5 +70,5 @@ class LrNeverDecayed:
             f"after {picture.num_losses:,} steps the learning rate is still at its peak of {amount(picture.lr_peak)}, "
             "and the loss has stopped falling"
         )
-        evidence = (Evidence(tag="lr", step=picture.step, value=picture.lr, expected=picture.lr_peak),)
+        evidence = (look.evidence("lr", picture.lr, picture.lr_peak),)
         return state, (Sighting(Severity.INFO, message, evidence=evidence),)

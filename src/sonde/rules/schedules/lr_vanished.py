@@ -9,7 +9,7 @@ from sonde.core.quantities import amount, share
 from sonde.rules.course import Course
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, left
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 
 _MOST_MARKS = 24
 _NOTHING = 1e-6  # of the peak
@@ -41,13 +41,13 @@ class LrVanished:
     """The learning rate is almost zero while there was still much to learn.
 
     What it detects:
-        - The learning rate is below `gone` (default: 0.01) of its peak.
+        - The learning rate is below `gone` of its peak.
         - The loss was still falling well then: over the last third of the sum of learning rates so far, it fell by
-          `least_fall` (default: 0.05) of what was left. The sum is the measure, since a lower learning rate moves less
-          a step. This is information.
-        - It is a warning if three things come together: more than `high` (default: 0.1) of the loss is left; the loss
-          has not fallen since by two standard errors, and cannot have fallen by a tenth within them; and training goes
-          on for longer than an ordinary schedule does at its end, which is 30 steps and an eighth of the steps before.
+          `least_fall` of what was left. The sum is the measure, since a lower learning rate moves less a step. This is
+          information.
+        - It is a warning if three things come together: more than `high` of the loss is left; the loss has not fallen
+          since by two standard errors, and cannot have fallen by a tenth within them; and training goes on for longer
+          than an ordinary schedule does at its end, which is 30 steps and an eighth of the steps before.
         - Ten steps and that eighth are enough if the learning rate is below a millionth of its peak: such steps move
           nothing.
         - A learning rate that falls back to where it was before a jump does not count.
@@ -129,10 +129,7 @@ class LrVanished:
             f"the learning rate has been below {share(self.gone)} of its peak ({amount(picture.lr_peak)}) since step "
             f"{state.gone:,}, where the loss was still falling; it is {amount(picture.lr)} now"
         )
-        evidence = (
-            Evidence(tag="lr", step=picture.step, value=picture.lr, expected=picture.lr_peak),
-            Evidence(tag="loss", step=picture.step, value=picture.loss_smooth),
-        )
+        evidence = look.evidence("lr", picture.lr, picture.lr_peak), look.evidence("loss", picture.loss_smooth)
         severity = Severity.WARNING if lasting else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=state.gone),)
 

@@ -7,14 +7,14 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, share
 from sonde.rules.depth import latest_typical
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting, When
 
 _LEAST_CHANGES = 16
 _MOST_CHANGES = 64
 
 
 class RateRunsAwayState(NamedTuple):
-    """The rise of the rate that is under way, and looks in a row at which it does harm."""
+    """The rise of the rate that is under way, and measurements in a row at which it does harm."""
 
     rates: tuple[float, ...] = ()
     """Logarithms of the last different rates, each above the one before …"""
@@ -31,12 +31,12 @@ class RateRunsAway:
     """The learning rate grows by a factor a step, without end, and the loss has turned up.
 
     What it detects:
-        - Since it last fell, the learning rate has grown `growth` (default: 10) times, in 16 changes or more.
-        - Of its last 64 changes, the newer half has multiplied it by `half` (default: 1.5) or more, and by about as
-          much as the older half or by more. That is exponential growth; a warmup adds instead. This is information.
-        - It is a warning if, for `num_looks` (default: 3) steps, updates are above `ratio` (default: 0.05) of the
-          weights, and the smoothed loss is above its best by half a deviation of a single loss. Updates are those last
-          measured, times the growth of the learning rate since.
+        - Since it last fell, the learning rate has grown `growth` times, in 16 changes or more.
+        - Of its last 64 changes, the newer half has multiplied it by `half` or more, and by about as much as the older
+          half or by more. That is exponential growth; a warmup adds instead. This is information.
+        - It is a warning if, for `num_looks` steps, updates are above `ratio` of the weights, and the smoothed loss is
+          above its best by half a deviation of a single loss. Updates are those last measured, times the growth of the
+          learning rate since.
 
     Why it matters:
         It will reach a learning rate that is too high for this model; the only question is when.
@@ -107,8 +107,8 @@ class RateRunsAway:
                 f"{amount(picture.loss_best)} to {amount(picture.loss_smooth)}"
             )
         evidence = (
-            Evidence(tag="lr", step=picture.step, value=rate, expected=math.exp(state.first)),
-            Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_best),
+            look.evidence("lr", rate, math.exp(state.first)),
+            look.evidence("loss", picture.loss, picture.loss_best),
         )
         severity = Severity.WARNING if is_sure else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=state.first_step),)

@@ -10,7 +10,7 @@ import numpy as np
 
 from sonde.core.quantities import count
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 from sonde.signals.oscillation import Oscillation, OscillationState
 
 _OSCILLATION = Oscillation(window=128, min_values=64)
@@ -29,7 +29,7 @@ class SawtoothDescent:
 
     What it detects:
         - Over 128 losses, each the median of five, the mean rise is more than three times the mean fall.
-        - At least `teeth` (default: 3) rises are more than three mean falls.
+        - At least `teeth` rises are more than three mean falls.
         - It is always information.
 
     Why it matters:
@@ -76,5 +76,5 @@ class SawtoothDescent:
         if not (out.sawtooth[0] > 0.5 and out.num_teeth[0] >= self.teeth and has_level(look)):
             return state, ()
         message = f"the loss made {count(int(out.num_teeth[0]), 'large rise')} among many small falls in 128 steps"
-        evidence = (Evidence(tag="loss", step=look.picture.step, value=loss, expected=look.picture.loss_median),)
+        evidence = (look.evidence("loss", loss, look.picture.loss_median),)
         return state, (Sighting(Severity.INFO, message, evidence=evidence),)

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, share
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 
 _MOST_DROPS = 16
 
@@ -32,10 +32,9 @@ class SchedulePerBatch:
 
     What it detects:
         - Within one epoch (between two rows of `epoch`, or two evaluations) the learning rate dropped at least
-          `least_drops` (default: 3) times by the same factor, at most 0.95, at equal distances of at most `widest`
-          (default: 100) steps.
-        - It has lost `lost` (default: 0.8) of its value. Step and exponential schedules look like this if they are
-          stepped after each batch.
+          `least_drops` times by the same factor, at most 0.95, at equal distances of at most `widest` steps.
+        - It has lost `lost` of its value. Step and exponential schedules look like this if they are stepped after each
+          batch.
         - It is a warning if there are several steps between the drops.
         - Drops at each step may be an intended exponential decay, and are information. So are drops as long as neither
           the end of an epoch nor an evaluation was seen.
@@ -100,7 +99,7 @@ class SchedulePerBatch:
             f"{'within one epoch ' * state.has_epochs}the learning rate fell from {amount(start_lr)} to "
             f"{amount(state.lr)}: it loses {share(1 - ratio)} {apart}"
         )
-        evidence = Evidence(tag="lr", step=scene.step, value=state.lr, expected=start_lr)
+        evidence = look.evidence("lr", state.lr, start_lr)
         severity = Severity.WARNING if warns else Severity.INFO
         return state._replace(is_told=True, is_warned=warns), (Sighting(severity, message, evidence=(evidence,)),)
 

@@ -29,10 +29,9 @@ class TroubleInWarmup:
     """The run goes wrong in its first steps, at the full learning rate.
 
     What it detects:
-        - The learning rate reached its peak within `short` (default: 20) steps.
-        - In the first `early` (default: 100) steps, updates of the whole model were above `ratio` (default: 0.05) of
-          the weights; or the smoothed loss rose above its start, by 20% above its best, and by two deviations if its
-          noise is known. This is information.
+        - The learning rate reached its peak within `short` steps.
+        - In the first `early` steps, updates of the whole model were above `ratio` of the weights; or the smoothed loss
+          rose above its start, by 20% above its best, and by two deviations if its noise is known. This is information.
         - It is a warning after `early` steps if less than 40% of the first loss is gone and the loss does not fall, the
           optimiser keeps second moments as Adam does, and one of two things is so: the model has attention; or the loss
           is above its start by a deviation of its noise, and the optimiser's steps raised it.
@@ -61,10 +60,7 @@ class TroubleInWarmup:
     name: ClassVar[str] = "trouble-in-warmup"
     needs: ClassVar[tuple[str, ...]] = ("lr", "loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.WARMUP_TOO_SHORT: (
-            For("the training went wrong in its first steps at the full learning rate"),
-            For(when=When.ALARM),
-        ),
+        Cause.WARMUP_TOO_SHORT: (For("the first steps at the full learning rate went wrong"), For(when=When.ALARM)),
         Cause.LR_TOO_HIGH: For(),
     }
     quiet_steps: ClassVar[int] = 100
@@ -106,10 +102,10 @@ class TroubleInWarmup:
             f"{state.what} at step {state.trouble}, with the learning rate at its peak "
             f"({amount(state.peak)}) since step {state.full_at}"
         )
-        evidence = [Evidence(tag="lr", step=picture.step, value=picture.lr)]
+        evidence = [look.evidence("lr", picture.lr)]
         if math.isfinite(state.ratio):
             evidence.append(Evidence(tag="update/ratio", step=state.trouble, value=state.ratio, expected=1e-2))
-        evidence.append(Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=picture.loss_start))
+        evidence.append(look.evidence("loss", picture.loss_smooth, picture.loss_start))
         if severity is Severity.INFO and picture.num_losses > self.early:
             return state, ()
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.trouble),)
@@ -129,11 +125,8 @@ class TroubleInWarmup:
             > max(0.2 * abs(picture.loss_best), 0.0 if math.isnan(picture.loss_scale) else 2 * picture.loss_scale)
         )
         if ratio > self.ratio:
-            return state._replace(
-                trouble=picture.step, what=f"the update changed weights by {share(ratio)} of their norm"
-            )
+            return state._replace(trouble=picture.step, what=f"weights changed by {share(ratio)} of their norm")
         if climbs:
-            return state._replace(
-                trouble=picture.step, what=f"the loss rose to {amount(picture.loss_smooth)}", climbs=True
-            )
+            what = f"the loss rose to {amount(picture.loss_smooth)}"
+            return state._replace(trouble=picture.step, what=what, climbs=True)
         return state

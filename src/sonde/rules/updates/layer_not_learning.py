@@ -10,7 +10,7 @@ import numpy as np
 from sonde.core.quantities import amount, count
 from sonde.rules.depth import latest_matrices
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 from sonde.signals.peers import against_peers
 
 
@@ -35,11 +35,11 @@ class LayerNotLearning:
         - A parameter that has never moved gets an update of exactly zero, while its gradient is not zero and other
           parameters move. Two such measurements, each after another measurement of the gradient, make it a warning.
         - If a group has a learning rate of 0, one measurement each of two parameters is enough, after `first_steps`
-          (default: 3) steps.
-        - A gradient below `rounding` (default: 1e-5) of the median RMS gradient of all parameters counts as zero.
+          steps.
+        - A gradient below `rounding` of the median RMS gradient of all parameters counts as zero.
         - Apart from that: the updates of a weight matrix, relative to its norm, are below a thousandth of the median of
-          all matrices and 10 robust deviations (of the logarithm) below it, at `num_looks` (default: 3) measurements in
-          a row. This is information, and a warning if the training is stuck or the loss is far above its start.
+          all matrices and 10 robust deviations (of the logarithm) below it, at `num_looks` measurements in a row. This
+          is information, and a warning if the training is stuck or the loss is far above its start.
 
     Why it matters:
         The layer stays random. The model works around it, if it can.
@@ -132,14 +132,14 @@ class LayerNotLearning:
             name = max(still_names, key=lambda name: zero[name])
             message = f"parameter `{name}` has a gradient (norm {amount(gradient[name])}) but does not move"
             message += f", like {count(len(still_names) - 1, 'other parameter')}" if len(still_names) > 1 else ""
-            evidence = Evidence(tag=f"update/norm@{name}", step=look.scene.step, value=0.0)
+            evidence = look.evidence(f"update/norm@{name}", 0.0)
             seen.append(Sighting(Severity.WARNING, message, where=still_names, evidence=(evidence,)))
         slow = tuple(name for name, count in low.items() if count >= self.num_looks)
         if slow:
             severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
             value = far.get(slow[0], float("nan"))
             message = f"a step changes `{slow[0]}` by {amount(value)} of its norm, far less than other weight matrices"
-            evidence = Evidence(tag=f"update/ratio@{slow[0]}", step=look.scene.step, value=value)
+            evidence = look.evidence(f"update/ratio@{slow[0]}", value)
             seen.append(Sighting(severity, message, where=slow, evidence=(evidence,)))
         return state, seen
 

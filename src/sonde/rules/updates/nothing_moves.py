@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, count
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class NothingMovesState(NamedTuple):
@@ -24,7 +24,7 @@ class NothingMoves:
     """The optimiser steps, but no weight changes.
 
     What it detects:
-        One of these, for `patience` (default: 4) steps in a row, while nothing has ever moved:
+        One of these, for `patience` steps in a row, while nothing has ever moved:
         - The optimiser got a gradient of exactly zero, before clipping as well (a network of dead units) or only after
           it.
         - The optimiser finds no gradient at all, and every update that was measured is exactly zero.
@@ -88,9 +88,9 @@ class NothingMoves:
         if state.num_steps < self.patience:
             return state, ()
         tag = next((tag for tag in ("grad/norm_applied", "grad/norm") if tag in scene), "lr")
-        evidence = [Evidence(tag=tag, step=scene.step, value=scene.value(tag))]
+        evidence = [look.evidence(tag, scene.value(tag))]
         if updates is not None:
-            evidence.append(Evidence(tag=f"update/norm@{updates.names[0]}", step=scene.step, value=0.0))
+            evidence.append(look.evidence(f"update/norm@{updates.names[0]}", 0.0))
         message = f"no weight has changed in {count(state.num_steps, 'step')}: {reason}"
         return state, (Sighting(Severity.CRITICAL, message, evidence=tuple(evidence), since=since),)
 
@@ -106,9 +106,7 @@ class NothingMoves:
         if scene.value("grad/norm_applied") == 0:
             norm = scene.value("grad/norm")
             return (
-                f"the gradient (norm {amount(norm)}) is gone when the optimiser steps"
-                if norm > 0
-                else "the gradient is 0"
+                f"the gradient ({amount(norm)}) is gone when the optimiser steps" if norm > 0 else "the gradient is 0"
             )
         gradients = look.scenes.latest("grad/norm")
         if "grad/norm" not in scene and gradients is None:

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, share
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Onset, Severity, Sighting
 from sonde.rules.tracking import Tracked, track
 from sonde.signals.robust_z import RobustZ
 
@@ -23,9 +23,8 @@ class UpdateJump:
     """A parameter's update is suddenly far larger than its own past.
 
     What it detects:
-        - The logarithm of ‖Δθ‖/‖θ‖ of a parameter is more than `score` (default: 6) robust deviations above its last 32
-          values.
-        - The update is at least `least` (default: 5) times as large as usual.
+        - The logarithm of ‖Δθ‖/‖θ‖ of a parameter is more than `score` robust deviations above its last 32 values.
+        - The update is at least `least` times as large as usual.
         - It can be said after eight values.
         - It is always information: it tells when something happened.
 
@@ -81,7 +80,7 @@ class UpdateJump:
             if value > self.least * usual:
                 times = amount(value / usual)
                 message = f"one step changed `{name}` by {share(value)} of its norm, {times} times as much as usual"
-                evidence = Evidence(tag=f"update/ratio@{name}", step=look.scene.step, value=value, expected=usual)
+                evidence = look.evidence(f"update/ratio@{name}", value, usual)
                 seen.append(Sighting(Severity.INFO, message, where=(name,), evidence=(evidence,)))
         return state, seen[:6]
 

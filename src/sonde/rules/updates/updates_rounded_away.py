@@ -25,10 +25,9 @@ class UpdatesRoundedAway:
     What it detects:
         The largest element of an update, max |Δθ|, is the difference of two stored weights, and so a whole number of
         their spacings: written in binary it has as many significant bits as that number.
-        - In at least `share` (default: 0.5) of the tensors the largest element has `bits` (default: 3) bits or fewer,
-          or is 0 although there is a gradient. It then spans at most 2^bits − 1 spacings, and a typical element less
-          than one.
-        - It is so at `num_looks` (default: 10) measurements in a row.
+        - In at least `share` of the tensors the largest element has `bits` bits or fewer, or is 0 although there is a
+          gradient. It then spans at most 2^bits − 1 spacings, and a typical element less than one.
+        - It is so at `num_looks` measurements in a row.
         - The learning rate is at least a tenth of its peak: at the end of a schedule updates may be rounded away.
         - Updates of exactly the learning rate do not count: optimisers that use the sign of gradients move by that.
         - It is a warning, or information if the loss is nearly gone.

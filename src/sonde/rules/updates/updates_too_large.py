@@ -11,11 +11,11 @@ from sonde.core.quantities import amount, share
 from sonde.rules.depth import latest_matrices, latest_typical
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_lost, is_stuck
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 
 
 class UpdatesTooLargeState(NamedTuple):
-    """The largest typical ratio so far, when, and looks in a row above the limit."""
+    """The largest typical ratio so far, when, and measurements in a row above the limit."""
 
     peak: float = 0.0
     peak_step: int = -1
@@ -28,16 +28,15 @@ class UpdatesTooLarge:
     """Steps change the weights by far more than a step should, in most layers.
 
     What it detects:
-        - The median over weight matrices of ‖Δθ‖/‖θ‖ is above `limit` (default: 0.1), or above ten times the usual
-          maximum at that age, at `num_looks` (default: 3) measurements in a row. The usual maximum is 1e-2 in the first
-          1,000 steps, 1e-3 up to 10,000 and 1e-4 later, in proportion to the learning rate over its peak. This is
-          information.
+        - The median over weight matrices of ‖Δθ‖/‖θ‖ is above `limit`, or above ten times the usual maximum at that
+          age, at `num_looks` measurements in a row. The usual maximum is 1e-2 in the first 1,000 steps, 1e-3 up to
+          10,000 and 1e-4 later, in proportion to the learning rate over its peak. This is information.
         - It is a warning if the loss is far above its start and updates were above half of `limit` (above `limit` if
           the loss was ever below zero).
         - It is a warning if updates were above `limit` in the last 200 steps, and the loss is stuck or clearly rises.
           That can be said after 100 losses, or after 40 if updates were above twice `limit`.
         - Updates that the loss has survived do not count: if the loss finds a new best, a tenth below its start, more
-          than `survived` (default: 20) steps later, they are forgotten.
+          than `survived` steps later, they are forgotten.
 
     Why it matters:
         A step of a tenth of the weights is not small: the gradient does not hold that far, and the loss jumps.
@@ -138,7 +137,7 @@ class UpdatesTooLarge:
             message += f"; the loss is {amount(picture.loss_smooth)} and began at {amount(picture.loss_first)}"
         place = int(np.nanargmax(layers.values)) if math.isfinite(ratio) else 0
         name, value = layers.names[place], float(layers.values[place])
-        evidence = Evidence(tag=f"update/ratio@{name}", step=look.scene.step, value=value, expected=1e-3)
+        evidence = look.evidence(f"update/ratio@{name}", value, 1e-3)
         since = state.peak_step if hurt else state.since
         return state, (Sighting(severity, message, where=(name,), evidence=(evidence,), since=since),)
 

@@ -8,7 +8,7 @@ from sonde.core.quantities import amount
 from sonde.rules.cosines import take_cosine, typical
 from sonde.rules.depth import latest_matrices, latest_typical
 from sonde.rules.progress import Descent, DescentState, is_lost, is_slow, is_stuck
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
 
@@ -31,14 +31,14 @@ class UpdatesTooSmall:
         - The median over weight matrices of ‖Δθ‖/‖θ‖ is below half of the usual minimum at that age: 1e-3 in the first
           1,000 steps, 1e-4 up to 10,000 and 1e-5 later.
         - The learning rate is past its warmup and at least half of its peak, and gradients have not vanished.
-        - It is so for `patience` (default: 50) steps. This is information.
+        - It is so for `patience` steps. This is information.
         - It is a warning if the loss is stuck, or falls along a shallow straight line that would need more than 500
           steps from start to end; successive gradients agree (cosine above `agree`, if it was measured); and the model
           did not come trained.
         - That can be said after 100 losses. It can be said after 40 if updates are below a fifth of the usual minimum
           and no more than 3% of the loss can be gone.
-        - If updates have been below `nothing` (default: 1e-6) of the weights from the first step on, the loss is not
-          asked: all that it does is noise, and 30 steps are enough.
+        - If updates have been below `nothing` of the weights from the first step on, the loss is not asked: all that it
+          does is noise, and 30 steps are enough.
 
     Why it matters:
         The run will not be finished in the steps that it has.
@@ -47,7 +47,7 @@ class UpdatesTooSmall:
         `update/ratio@…`, `grad/cosine`, and how straight the loss falls.
 
     What to do:
-        Check the clip's limit and the schedule first. Then raise the learning rate five times.
+        Check the clip's limit and the schedule first. Then raise the learning rate by a factor of 3 to 5.
 
     When it is wrong:
         - Fine-tuning moves weights little on purpose. As long as its loss comes down in a curve, the finding is
@@ -120,7 +120,7 @@ class UpdatesTooSmall:
         if slow:
             message += f"; the loss began at {amount(picture.loss_start)} and is {amount(picture.loss_smooth)} after "
             message += f"{picture.num_losses:,} steps"
-        evidence = Evidence(tag=f"update/ratio@{layers.names[0]}", step=picture.step, value=ratio, expected=2 * floor)
+        evidence = look.evidence(f"update/ratio@{layers.names[0]}", ratio, 2 * floor)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
 
 

@@ -25,12 +25,12 @@ class IdenticalUnits:
 
     What it detects:
         Either of these:
-        - A weight matrix of several rows and columns has an effective rank below `rank` (default: 1.1), and its
-          smallest singular value is below a thousandth of the largest: all rows are multiples of one row.
-        - Within the first 20 steps, a weight matrix of `least_values` (default: 16) values or more has the same value
-          everywhere, and that value is not zero. This needs the model table, which says how many values a matrix has.
+        - A weight matrix of several rows and columns has an effective rank below `rank`, and its smallest singular
+          value is below a thousandth of the largest: all rows are multiples of one row.
+        - Within the first 20 steps, a weight matrix of `least_values` values or more has the same value everywhere, and
+          that value is not zero. This needs the model table, which says how many values a matrix has.
 
-        It is information. It is a warning after `least_steps` (default: 100) steps if the loss does not fall or rises.
+        It is information. It is a warning after `least_steps` steps if the loss does not fall or rises.
 
     Why it matters:
         Units that start equal get equal gradients and stay equal: a layer of a thousand such units can do no more than
@@ -123,7 +123,7 @@ class IdenticalUnits:
         ranks = look.scenes.latest("spectrum/effective_rank")
         if ranks is not None and name in ranks.names:
             value = float(ranks.values[ranks.names.index(name)])
-            return Evidence(tag=f"spectrum/effective_rank@{name}", step=look.scene.step, value=value)
+            return look.evidence(f"spectrum/effective_rank@{name}", value)
         std = look.scenes.latest("weight/std")
         value = float("nan") if std is None else float(std.values[std.names.index(name)])
-        return Evidence(tag=f"weight/std@{name}", step=look.scene.step, value=value)
+        return look.evidence(f"weight/std@{name}", value)

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import count
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Onset, Severity, Sighting
 
 
 class NonFiniteWeightState(NamedTuple):
@@ -65,15 +65,10 @@ class NonFiniteWeight:
         state = NonFiniteWeightState(look.scene.step if state.since < 0 else state.since)
         order = bad[np.argsort(counts.values[bad], kind="stable")]
         where = tuple(counts.names[i] for i in order)
-        num = int(counts.values[order[0]])
-        message = f"parameter `{where[0]}` holds {count(num, 'NaN or infinite value')}"
+        message = f"parameter `{where[0]}` holds {count(int(counts.values[order[0]]), 'NaN or infinite value')}"
         if len(where) > 1:
-            message = (
-                f"{len(where)} of {len(counts.names)} parameters hold NaN or infinite values, "
-                f"the fewest in `{where[0]}`"
-            )
+            message += f"; {len(where)} of {len(counts.names)} parameters hold some"
         evidence = tuple(
-            Evidence(tag=f"weight/nonfinite@{counts.names[i]}", step=look.scene.step, value=float(counts.values[i]))
-            for i in order[:3]
+            look.evidence(f"weight/nonfinite@{counts.names[i]}", float(counts.values[i])) for i in order[:3]
         )
         return state, (Sighting(Severity.CRITICAL, message, where, evidence, state.since),)

@@ -46,13 +46,12 @@ class WeightNormJump:
 
     What it detects:
         - From one measurement of the weights to the next (every 10 steps by default), the RMS of a parameter changes by
-          more than a factor of `factor` (default: 10).
-        - Or it changes by more than 50% and by `score` (default: 10) times the largest change before, which is slowly
-          forgotten.
-        - Parameters below `least` (default: 0.1) of the median RMS do not count, nor do the first two measurements.
+          more than a factor of `factor`.
+        - Or it changes by more than 50% and by `score` times the largest change before, which is slowly forgotten.
+        - Parameters below `least` of the median RMS do not count, nor do the first two measurements.
         - Biases, which may pass through zero, count only if they are 50% above their largest size before and three
           times the median RMS.
-        - It is information, and a warning if the loss is 20% above its usual level within `reach` (default: 50) steps.
+        - It is information, and a warning if the loss is 20% above its usual level within `reach` steps.
 
     Why it matters:
         Optimisers move weights by a thousandth or less. A jump is an accident: a step at a huge learning rate, a wrong

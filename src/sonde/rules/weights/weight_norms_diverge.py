@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.parameter_kinds import Kind
 from sonde.core.quantities import amount
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 
 
 class WeightNormsDivergeState(NamedTuple):
@@ -24,8 +24,8 @@ class WeightNormsDiverge:
     """The weights of layers drift apart in size, or a matrix loses its small directions.
 
     What it detects:
-        - The largest RMS among weights (without biases and scales) is more than `apart` (default: 1000) times the
-          smallest, and that ratio is ten times what it was at first, in three measurements in a row.
+        - The largest RMS among weights (without biases and scales) is more than `apart` times the smallest, and that
+          ratio is ten times what it was at first, in three measurements in a row.
         - Or the condition number of a matrix is above 1e6 and a hundred times what it was at first.
         - It is information, and a warning after 100 steps if the loss does not fall or rises.
 
@@ -87,7 +87,7 @@ class WeightNormsDiverge:
                         f"largest such ratio was {amount(first)} at first"
                     )
                     evidence = tuple(
-                        Evidence(tag=f"weight/rms@{name}", step=look.scene.step, value=float(values[i]))
+                        look.evidence(f"weight/rms@{name}", float(values[i]))
                         for name, i in zip(places, (high, low), strict=True)
                     )
                     sightings.append(Sighting(self._severity(look), message, places, evidence))
@@ -99,7 +99,7 @@ class WeightNormsDiverge:
                 if value > 1e6 and value > 100 * first:
                     message = f"the condition number of `{name}` rose from {amount(first)} to {amount(value)}"
                     tag = f"spectrum/condition@{name}"
-                    evidence = (Evidence(tag=tag, step=look.scene.step, value=value, expected=first),)
+                    evidence = (look.evidence(tag, value, first),)
                     sightings.append(Sighting(self._severity(look), message, (name,), evidence))
             state = state._replace(names=tuple(known), conditions=tuple(known.values()))
         return state, sightings

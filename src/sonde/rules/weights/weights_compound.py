@@ -33,8 +33,7 @@ class WeightsCompound:
 
     What it detects:
         G is the median over weight matrices of ln(RMS / RMS at the first measurement).
-        - G reaches `growth` (default: 0.3) over at least `least_steps` (default: 100) steps and `least_looks` (default:
-          8) measurements.
+        - G reaches `growth` over at least `least_steps` steps and `least_looks` measurements.
         - G rises along a line: its rise over each quarter of that time is within a third of their mean, and the newer
           half rises at least 97% as much as the older half.
         - It starts again when the learning rate changes.

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, share
 from sonde.rules.levels import has_level, left
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 
 
 class WeightsShrinkState(NamedTuple):
@@ -25,14 +25,14 @@ class WeightsShrink:
     """Weights shrink, and the loss stays near that of an untrained model.
 
     What it detects:
-        - The norm of all weights is below `shrunk` (default: 0.75) of what it was at first, after at least five further
-          measurements, four fifths of which saw it fall or stay below that. This is information.
-        - It is a warning after 100 steps if more than `high` (default: 0.6) of the loss is left (compared with a
-          constant prediction, or with the start) and the loss does not fall beyond its noise.
-        - It is a warning after 40 losses already if weight decay is clearly the reason: the norm is below `soon_shrunk`
-          (default: 0.6); learning rate × decay × steps is above 1, so that decay alone would leave less than 1/e of any
+        - The norm of all weights is below `shrunk` of what it was at first, after at least five further measurements,
+          four fifths of which saw it fall or stay below that. This is information.
+        - It is a warning after 100 steps if more than `high` of an untrained model's loss is left and the loss does not
+          fall beyond its noise.
+        - It is a warning after 40 losses already if weight decay is clearly the reason: the norm is below
+          `soon_shrunk`; learning rate × decay × steps is above 1, so that decay alone would leave less than 1/e of any
           weight; more than `high` of the loss is left; and the model did not come trained. If the loss does not measure
-          progress, the norm must be below `gone` (default: 0.25) instead.
+          progress, the norm must be below `gone` instead.
         - Nothing is reported if the optimiser is known to have no weight decay.
 
     Why it matters:
@@ -42,8 +42,9 @@ class WeightsShrink:
         `weight/norm` at first and now; `optimizer/weight_decay@…`.
 
     What to do:
-        Divide the weight decay by ten, and do not apply it to normalisation layers and biases. With decoupled decay
-        (AdamW) the product of learning rate and decay counts: above 1e-3 a step it halves weights within 700 steps.
+        Divide the weight decay by a hundred, and do not apply it to normalisation layers and biases. With decoupled
+        decay (AdamW) the product of learning rate and decay counts: above 1e-3 a step it halves weights within 700
+        steps.
 
     When it is wrong:
         - Networks with normalisation after each layer do not depend on the size of weights.
@@ -108,8 +109,8 @@ class WeightsShrink:
             f", and the loss is at {share(rest)} of that of an untrained model" if math.isfinite(rest) else ""
         )
         evidence = (
-            Evidence(tag="weight/norm", step=picture.step, value=norm, expected=state.first),
-            Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=picture.loss_start),
+            look.evidence("weight/norm", norm, state.first),
+            look.evidence("loss", picture.loss_smooth, picture.loss_start),
         )
         severity = Severity.WARNING if bad else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=state.first_step),)

@@ -8,7 +8,7 @@ import numpy as np
 
 from sonde.core.parameter_kinds import Kind
 from sonde.core.quantities import amount
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 
 _CONFIRMED = 8  # losses after the look that must be as high
 
@@ -34,10 +34,8 @@ class WeightsStartOver:
 
     What it detects:
         - At one measurement of the weights (every 10 steps by default) matrices had moved from their first size by
-          `moved` (default: 0.03) or more; at the next one most of them are back within `back` (default: 0.4) of that
-          move.
-        - The loss has lost more than `share` (default: 0.5) of what it had gained, and does not come down within eight
-          steps.
+          `moved` or more; at the next one most of them are back within `back` of that move.
+        - The loss has lost more than `share` of what it had gained, and does not come down within eight steps.
 
     Why it matters:
         What was learned is lost. No optimiser steps back to where it began: something made the weights anew.
@@ -91,7 +89,7 @@ class WeightsStartOver:
             f"at step {state.step:,} the weights were back at the size that they began with, and the loss rose from "
             f"{amount(state.before)} to {amount(picture.loss)} (it began at {amount(picture.loss_start)})"
         )
-        evidence = Evidence(tag="loss", step=picture.step, value=picture.loss, expected=state.before)
+        evidence = look.evidence("loss", picture.loss, state.before)
         where = state.names[:1]
         seen = Sighting(Severity.WARNING, message, where, (evidence,), since=state.step)
         return state._replace(step=-1), (seen,)

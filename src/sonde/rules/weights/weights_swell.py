@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 from sonde.core.quantities import amount, count
 from sonde.rules.depth import matrices
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.medians import middle
 
 
@@ -27,10 +27,10 @@ class WeightsSwell:
     """Most weight matrices become several times as large within the first steps.
 
     What it detects:
-        - The median over weight matrices of the RMS, relative to the first measurement, reaches `growth` (default: 3)
-          within `early` (default: 60) steps.
+        - The median over weight matrices of the RMS, relative to the first measurement, reaches `growth` within `early`
+          steps.
         - It does so over several measurements: a jump from one to the next is reported by WGT002.
-        - Matrices that begin below `started` (default: 0.1) of the median RMS do not count: they start at zero.
+        - Matrices that begin below `started` of the median RMS do not count: they start at zero.
         - Models of a single matrix are not judged.
         - It is information, and a warning if the training is stuck, if the loss is far above its start, or if the loss
           has stopped falling with more than half of it left.
@@ -113,7 +113,7 @@ class WeightsSwell:
             f"{count(state.since - state.start, 'step')}"
         )
         value = float(layers.values[layers.names.index(name)]) if name in layers.names else math.nan
-        evidence = Evidence(tag=f"weight/rms@{name}", step=look.scene.step, value=value, expected=at_first)
+        evidence = look.evidence(f"weight/rms@{name}", value, at_first)
         picture = look.picture
         stalled = picture.num_losses >= 100 and picture.is_alone and not picture.is_falling and picture.progress < 0.5
         severity = Severity.WARNING if stalled or is_hurt(picture) else Severity.INFO
