@@ -46,7 +46,8 @@ class NoLearnableSignal:
         - The loss does not fall, neither over the last 100 losses nor along the line through all of them (three
           standard errors). A fall from above that entropy down to it does not count.
         - The training works: gradients are at least `least_gradient` of their start, weights move (update ratio above
-          `least_ratio`, and all updates together make `least_way` of the weights' norm or more), and gradients of neighbouring steps do not agree (cosine below `most_cosine`).
+          `least_ratio`, and all updates together make `least_way` of the weights' norm or more), and gradients of
+          neighbouring steps do not agree (cosine below `most_cosine`).
         - The best validation loss is no better than guessing.
         - Warning: the noise could hide a fall by `hidden` at most. Information: it could hide more.
 
