@@ -177,18 +177,17 @@ def shares(knobs: Knobs) -> Score:
     kl = nn.KLDivLoss(reduction="batchmean")
     w = knobs.watch(net, opt)
     test = slice(2500, 3000)
-    for epoch in range(10):
-        for _ in range(knobs.steps // 10):
-            b = knobs.pick(2500, knobs.size(64))
-            loss = kl(net(knobs.feed(x[b])).log_softmax(1), true[b])
-            opt.zero_grad()
-            loss.backward()
-            opt.step()
-            w.step(loss)
-        with torch.no_grad():
-            w.evaluate(loss=float(kl(net(x[test]).log_softmax(1), true[test])))
-        w.epoch()
-        del epoch
+    for step in range(knobs.steps):
+        b = knobs.pick(2500, knobs.size(64))
+        loss = kl(net(knobs.feed(x[b])).log_softmax(1), true[b])
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        w.step(loss)
+        if step % 25 == 24:
+            with torch.no_grad():
+                w.evaluate(loss=float(kl(net(x[test]).log_softmax(1), true[test])))
+            w.epoch()
     trivial = kl(true[:2500].mean(0).log().expand(500, 4), true[test])
     return lambda: scores.gained(kl(net(x[test]).log_softmax(1), true[test]).detach(), trivial)
 

@@ -134,7 +134,7 @@ def hamiltonian(knobs: Knobs) -> Score:
 
     opt = knobs.optimizer(torch.optim.Adam(energy.parameters(), lr=knobs.rate(2e-2)))
     w = knobs.watch(energy, opt)
-    for epoch in range(6):
+    for _epoch in range(6):
         for b in torch.randperm(2500)[: (knobs.steps // 6) * knobs.size(50)].split(knobs.size(50)):
             loss = (field(knobs.feed(state[b])) - motion[b]).square().sum(1).mean()
             opt.zero_grad()
@@ -143,5 +143,4 @@ def hamiltonian(knobs: Knobs) -> Score:
             w.step(loss)
         w.evaluate(loss=(field(state[2500:]) - motion[2500:]).square().sum(1).mean().item())
         w.epoch()
-        del epoch
     return lambda: scores.explained(field(state[2500:]).detach(), motion[2500:])

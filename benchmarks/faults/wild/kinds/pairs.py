@@ -131,7 +131,7 @@ def word_vectors(knobs: Knobs) -> Score:
     return score
 
 
-@kind(steps=300, has="own-loader", goal=0.4)
+@kind(steps=300, has="", goal=0.4)
 def non_negative_factors(knobs: Knobs) -> Score:
     """A matrix as a product of two non-negative ones, by its known cells; all of them in each step."""
     true = torch.rand(60, 4) @ torch.rand(4, 50) * 2
