@@ -20,6 +20,7 @@ from benchmarks.faults.space import families, judged, keeping, precision
 from benchmarks.faults.space.labels import Label, label_all
 from benchmarks.faults.space.plan import Piece, pieces
 from benchmarks.faults.space.training import train_all
+from benchmarks.faults.space.wild import is_wild
 
 
 def main() -> None:
@@ -50,7 +51,7 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def _wanted(options: argparse.Namespace) -> Iterator[Piece]:
-    for seed in _seeds(options.seeds):
+    for seed in seeds_of(options.seeds):
         for family in _families(options.families):
             yield from pieces(family, seed, replicates=options.replicates, num_faults=options.faults)
 
@@ -66,7 +67,8 @@ def _judge(options: argparse.Namespace) -> None:
     wanted = set(_families(options.families))
     judged.allow(sorted(wanted), put_aside=options.put_aside)
     lines = (options.out / "labels.jsonl").read_text().splitlines()
-    labels = [label for label in (Label(**json.loads(line)) for line in lines) if label.family in wanted]
+    told = [Label(**json.loads(line)) for line in lines]
+    labels = [label for label in told if label.family in wanted or is_wild(label.family)]
     began = time.perf_counter()
     profile = precision.all_stable() if options.all_stable else None
     runs = list(judged.judge_all(options.out, labels, jobs=options.jobs, profile=profile))
@@ -100,7 +102,8 @@ def _families(told: str) -> list[str]:
     return found
 
 
-def _seeds(told: str) -> list[int]:
+def seeds_of(told: str) -> list[int]:
+    """Seeds as they are told on the command line."""
     found = []
     for part in told.split(","):
         first, _, last = part.partition("-")

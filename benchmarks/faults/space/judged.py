@@ -15,8 +15,8 @@ from benchmarks.faults.scenario import Scenario
 from benchmarks.faults.space import keeping
 from benchmarks.faults.space.effects import wilson
 from benchmarks.faults.space.families import is_put_aside
-from benchmarks.faults.space.faults.catalogue import FAULTS
 from benchmarks.faults.space.labels import Label
+from benchmarks.faults.space.wild import fault_named
 
 LOG = Path(__file__).parent / "put_aside.log"
 """A line for each judging of the families that are put aside; committed."""
@@ -56,7 +56,7 @@ def judge_all(
 
 
 def _judge(folder: Path, label: Label, profile: Mapping[str, object] | None) -> Judgement:
-    fault = FAULTS.get(label.fault)
+    fault = fault_named(label.family, label.fault)
     scenario = Scenario(
         label.family, fault.cause if fault else None, lambda session: 0.0, fault.also if fault else (),
         onset=label.onset, hard=bool(fault and fault.hard),
