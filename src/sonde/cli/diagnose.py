@@ -74,6 +74,8 @@ def diagnose(
             console.say(
                 f"{len(diagnosis.not_measured)} kinds of series were not measured: sonde diagnose {name} --json"
             )
+        for problem in diagnosis.rule_problems:
+            console.say(problem)
         for problem in opened.problems:
             console.say(f"could not be read: {problem}")
     if diagnosis.verdict is Verdict.UNKNOWN:
