@@ -123,6 +123,7 @@ DOOR = Door(
         "WGT006": "sonde.rules.weights.weights_swell:WeightsSwell",
         "WGT007": "sonde.rules.weights.weights_compound:WeightsCompound",
         "WGT008": "sonde.rules.weights.weights_start_over:WeightsStartOver",
+        "WGT009": "sonde.rules.weights.weights_start_large:WeightsStartLarge",
     },
     accepts=check,
 )
