@@ -34,7 +34,7 @@ def test_a_finding_is_printed_and_exits_with_1(call: Call, tmp_path: Path) -> No
 def test_json_is_the_documented_object(call: Call, tmp_path: Path) -> None:
     outcome = call("diagnose", _spiky(tmp_path / "run"), "--json")
     shown = strict_json.loads(outcome.stdout)
-    assert (outcome.returncode, shown["schema"], shown["verdict"], shown["steps"]) == (1, 1, "critical", 300)
+    assert (outcome.returncode, shown["schema"], shown["verdict"], shown["steps"]) == (1, 2, "critical", 300)
     (spike,) = [finding for finding in shown["findings"] if finding["code"] == "LOS002"]
     assert spike["first_step"] == 250
     assert spike["evidence"][0]["tag"] == "loss"

@@ -34,7 +34,7 @@ def remedies_for(
 
     Example:
         >>> print(remedies_for(Cause.LR_TOO_HIGH, Picture(lr=3e-3))[0])
-        [opt-in]  lower the learning rate 0.003 → 0.0003
+        lower the learning rate 0.003 → 0.0003
         >>> remedies_for(Cause.MISSING_CLIPPING, Picture())
         []
     """
@@ -129,7 +129,7 @@ def _raise_lr(picture: Picture) -> Remedy | None:
 def _lower_lr_of(parameters: Sequence[str]) -> Remedy:
     text = f"give {parameters[0]} a tenth of its learning rate, in a parameter group of its own"
     args: dict[str, Json] = {"factor": 0.1, "parameters": list(parameters)}
-    return Remedy(action=Action.LOWER_LR, args=args, safety=Safety.OPT_IN, text=text)
+    return Remedy(action=Action.LOWER_LR, args=args, safety=Safety.ADVICE, text=text)
 
 
 def _lr(factor: float) -> Callable[[Picture], Remedy]:
@@ -140,7 +140,7 @@ def _lr(factor: float) -> Callable[[Picture], Remedy]:
         rate = picture.lr_peak if math.isfinite(picture.lr_peak) else picture.lr
         change = f" {rate:.2g} → {rate * factor:.2g}" if math.isfinite(rate) else f" to {factor:g} times what it is"
         text = f"{word} the learning rate{change}"
-        return Remedy(action=action, args={"factor": factor}, safety=Safety.OPT_IN, text=text)
+        return Remedy(action=action, args={"factor": factor}, safety=Safety.ADVICE, text=text)
 
     return make
 
@@ -159,7 +159,7 @@ def _clip(picture: Picture) -> Remedy | None:
         return None
     limit = float(f"{usual:.2g}")
     text = f"clip the global gradient norm at {limit:g}, its usual size"
-    return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.OPT_IN, text=text)
+    return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.ADVICE, text=text)
 
 
 def _looser_clip(picture: Picture) -> Remedy | None:
@@ -167,14 +167,14 @@ def _looser_clip(picture: Picture) -> Remedy | None:
         return None
     limit = float(f"{2 * usual:.2g}")
     text = f"raise the clipping norm to {limit:g}, twice the usual gradient, so that only outliers are clipped"
-    return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.OPT_IN, text=text)
+    return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.ADVICE, text=text)
 
 
 def _warmup(picture: Picture) -> Remedy:
     """Over 2/(1 − β₂) steps, by when the running squares have seen enough (Ma and Yarats, 2021); 500 without any."""
     steps = round(_rounded(2 / (1 - picture.beta2), least=100, most=10_000)) if 0 < picture.beta2 < 1 else 500
     text = f"warm the learning rate up over {steps:,} steps"
-    return Remedy(action=Action.LENGTHEN_WARMUP, args={"steps": steps}, safety=Safety.OPT_IN, text=text)
+    return Remedy(action=Action.LENGTHEN_WARMUP, args={"steps": steps}, safety=Safety.ADVICE, text=text)
 
 
 def _larger_batch(picture: Picture) -> Remedy:
@@ -295,7 +295,7 @@ _NORM = _advice(Action.ADD_LAYERNORM, "add normalisation layers")
 _RESIDUAL = _advice(Action.ADD_RESIDUALS, "add residual connections")
 _INSPECT = _advice(Action.INSPECT_BATCH, "look at the batch of that step")
 _SKIP = Remedy(
-    action=Action.SKIP_BATCH, safety=Safety.OPT_IN, text="skip steps whose loss or gradient leaves its own band"
+    action=Action.SKIP_BATCH, safety=Safety.ADVICE, text="skip steps whose loss or gradient leaves its own band"
 )
 _NORMALISE = _advice(Action.NORMALISE_INPUTS, "normalise every input feature to mean 0 and standard deviation 1")
 _SLOWER = _advice(Action.SLOWER_SCHEDULE, "decay the learning rate more slowly, to the end of the training")
