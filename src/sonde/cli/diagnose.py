@@ -1,5 +1,6 @@
 """`sonde diagnose`: what is wrong with a run, why, and what to do."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -56,8 +57,9 @@ def diagnose(
     else:
         shown = [finding for finding in diagnosis if information or finding.severity.is_alarm]
         hidden = len(diagnosis.findings) - len(shown)
-        for finding in shown:
-            console.say(f"{finding}\n")
+        told = replace(diagnosis, findings=tuple(shown))
+        for part in (*told.groups, *(note.brief for note in told.notes)):
+            console.say(f"{part}\n")
         if checklist:
             console.result(*checklists.table(opened, diagnosis))
         name = console.one_line(run)

@@ -288,6 +288,11 @@ class Finding:
         ]
         return "\n".join([self.headline, *(textwrap.indent(printable.lines(line), "  ") for line in body)])
 
+    @property
+    def brief(self) -> str:
+        """The headline and what is wrong, without causes and remedies."""
+        return f"{self.headline}\n{textwrap.indent(printable.lines(self.message), '  ')}"
+
     def _said_causes(self) -> Iterator[str]:
         first = "likely"
         if self.causes and not self.causes[0].is_sure:
@@ -405,6 +410,12 @@ class Diagnosis:
         return groups(self.findings)
 
     @property
+    def lead(self) -> "Group | None":
+        """The group to begin with: the first whose alarms still hold, else the first; None where there is no alarm."""
+        found = self.groups
+        return next((group for group in found if group.open), found[0] if found else None)
+
+    @property
     def notes(self) -> tuple[Finding, ...]:
         """What is only worth knowing, and belongs to no alarm."""
         grouped = {id(finding) for group in self.groups for finding in group.findings}
@@ -415,7 +426,7 @@ class Diagnosis:
 
     def __str__(self) -> str:
         lines = [f"{group}\n" for group in self.groups]
-        lines += [f"{note.headline}\n{textwrap.indent(printable.lines(note.message), '  ')}\n" for note in self.notes]
+        lines += [f"{note.brief}\n" for note in self.notes]
         lines.append(printable.one_line(f"{self.run}: {self.said}"))
         if self.own_settings:
             lines[-1] += f", judged by the run's own settings: {self.own_settings}"

@@ -9,6 +9,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Finding
+from sonde.core.groups import groups
 from sonde.core.remedies import Remedy
 from sonde.rules.generalisation.assessment import Assessment
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
@@ -106,7 +107,7 @@ class PostEpoch:
         """The lines to print after the epoch that ended last; none before the first, one where all is well.
 
         Losses that are not above zero have no scale: of those only the numbers are told. While there are alarms, the
-        numbers and the alarms: what to do is said there, and said once.
+        numbers and their causes, a line each: what to do is said there, and said once.
 
         Args:
             state: After the last step.
@@ -118,7 +119,7 @@ class PostEpoch:
             return []
         found = self.rule.assessed(state.epochs)
         if alarms or not (ended.first > 0 and ended.trainings[-1] > 0):
-            return [_headline(state, found, judged=not alarms), *map(_pointer, alarms)]
+            return [_headline(state, found, judged=not alarms), *(f"  see {one.summary}" for one in groups(alarms))]
         if ended.num == 1:
             rate, issues = _first_rate(state.first), []
         else:
@@ -178,10 +179,6 @@ _CAUSES = {
     "underfitting": Cause.UNDERFITTING,
 }
 """Whose remedies are told, by what was found."""
-
-
-def _pointer(alarm: Finding) -> str:
-    return f"  see {alarm.code} {alarm.name} ({alarm.severity}, since step {alarm.first_step})"
 
 
 def _headline(state: PostEpochState, found: Assessment, *, judged: bool = True) -> str:
