@@ -88,7 +88,7 @@ class Group:
     @property
     def _seen_in(self) -> str | None:
         first = self.findings[0]
-        return first.where[0] if first.where and self.suspect is not None and _tells(first, self.suspect) else None
+        return first.where[0] if first.where and self.is_reason(first) else None
 
     @property
     def remedies(self) -> tuple[Remedy, ...]:
@@ -129,12 +129,13 @@ class Group:
         head = printable.one_line(f"{self.severity}: {self.name}, {self.when}{place}")
         return "\n".join([head, *(textwrap.indent(printable.lines(line), "  ") for line in body)])
 
+    def is_reason(self, finding: Finding) -> bool:
+        """Whether it is the finding that speaks most for the cause: its message is the reason."""
+        return self.suspect is not None and _tells(finding, self.suspect)
+
     def by_code(self) -> list[list[Finding]]:
-        """Its findings, those of one code together, the worst and latest of them first."""
-        kinds: dict[str, list[Finding]] = {}
-        for finding in self.findings:
-            kinds.setdefault(finding.code, []).append(finding)
-        return [sorted(alike, key=lambda one: (one.severity, one.first_step), reverse=True) for alike in kinds.values()]
+        """Its findings, those of one code together."""
+        return by_code(self.findings)
 
     def _said_cause(self) -> Iterator[str]:
         if self.suspect is not None:
@@ -149,7 +150,7 @@ class Group:
     def _said(self, alike: Sequence[Finding]) -> Iterator[str]:
         first, times = alike[0], len(alike) - 1
         yield first.headline + (f", and {times} other time{'s' * (times > 1)}" if times else "")
-        if self.suspect is None or not _tells(first, self.suspect):
+        if not self.is_reason(first):
             yield textwrap.indent(first.message, "  ")
 
     def to_json(self, findings: Sequence[Finding]) -> dict[str, Json]:
@@ -166,6 +167,14 @@ class Group:
             "others": [suspect.to_json() for suspect in self.others],
             "remedies": [remedy.to_json() for remedy in self.remedies],
         }
+
+
+def by_code(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Findings of one code together, of these the worst and latest first: a spike may come a hundred times."""
+    kinds: dict[str, list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault(finding.code, []).append(finding)
+    return [sorted(alike, key=lambda one: (one.severity, one.first_step), reverse=True) for alike in kinds.values()]
 
 
 def groups(findings: Iterable[Finding]) -> tuple[Group, ...]:
@@ -217,7 +226,6 @@ def _first(finding: Finding) -> Cause | None:
 
 
 def _tells(finding: Finding, suspect: Suspect) -> bool:
-    """Whether it is the finding that speaks most for a cause: its message is the reason."""
     return suspect.because.startswith(finding.message)
 
 
