@@ -29,6 +29,14 @@ def test_a_cause_is_told_in_full_once_and_each_further_sign_of_it_in_a_line() ->
     assert "\n" not in told.of(worse, [worse, second])
 
 
+def test_an_alarm_that_showed_the_cause_when_it_was_told_is_not_told_again_until_it_gets_worse() -> None:
+    told, first, second = Announcements(), alarm("AAA001"), alarm("AAA002")
+    assert "AAA002" in told.of(first, [first, second])
+    assert told.of(second, [first, second]) == ""
+    worse = replace(second, severity=Severity.CRITICAL)
+    assert told.of(worse, [first, worse]).endswith("AAA002 something-wrong  critical  step 5")
+
+
 def test_another_cause_is_told_in_full() -> None:
     told, rate, leak = Announcements(), alarm("AAA001"), alarm("SYS004", Cause.MEMORY_LEAK)
     told.of(rate, [rate])

@@ -100,7 +100,8 @@ def test_the_finding_that_is_the_reason_comes_first_and_gives_the_place() -> Non
     (group,) = groups([seen, reason])
     assert codes(group) == ["WGT006", "AAA001"]
     assert group.place == "4.weight"
-    assert "seen in 4.weight" in str(group).splitlines()[0]
+    assert str(group).splitlines()[0].endswith(", seen in `4.weight`")
+    assert str(group).splitlines()[2] == "  because weights swell"
     assert str(group).count("weights swell") == 1  # what is the reason is not told again as a sign of it
 
 
@@ -137,13 +138,21 @@ def test_a_cause_with_a_group_of_its_own_is_not_said_to_be_the_others_possible_c
     assert [suspect.cause for suspect in second.others] == [ZERO]
 
 
+def test_another_cause_that_is_sure_is_explained_and_those_that_are_not_are_only_named() -> None:
+    (group,) = groups([found("AAA001", (RATE, 0.5), (ZERO, 0.35), (LEAK, 0.1), (Cause.PLATEAU, 0.05))])
+    assert str(group).splitlines()[3:5] == [
+        "  or: missing-zero-grad (confidence 0.35): gradients are never cleared and pile up from step to step",
+        "  less likely: memory-leak (0.1), plateau (0.05)",
+    ]
+
+
 def test_a_rule_that_saw_its_condition_often_is_listed_once() -> None:
     spikes = [found("LOS002", (RATE, 0.6), steps=(step, step)) for step in (10, 20, 30)]
     (group,) = groups(spikes)
     lines = [line.strip() for line in str(group).splitlines() if "LOS002 condition" in line]
     assert lines == ["LOS002 condition-002  warning  step 30 (closed), and 2 other times"]
-    assert group.when == "steps 10 to 30, over"
-    assert group.summary == "warning: lr-too-high (confidence 0.6), steps 10 to 30, over: LOS002 condition-002"
+    assert group.when == "steps 10 to 30 (closed)"
+    assert group.summary == "warning: lr-too-high (confidence 0.6), steps 10 to 30 (closed): LOS002 condition-002"
 
 
 @given(st.lists(findings(), max_size=6))

@@ -71,11 +71,12 @@ def diagnose(
         if own.ignored:
             console.say(f"settings of the run that are ignored: {own.said_ignored}")
         if hidden:
-            console.say(f"{hidden} more are only worth knowing: sonde diagnose {name} --all")
+            are = "is" if hidden == 1 else "are"
+            console.say(f"{hidden} more {are} only worth knowing: sonde diagnose {name} --all")
         if diagnosis.not_measured:
-            console.say(
-                f"{len(diagnosis.not_measured)} kinds of series were not measured: sonde diagnose {name} --json"
-            )
+            num = len(diagnosis.not_measured)
+            kinds = "kind of series was" if num == 1 else "kinds of series were"
+            console.say(f"{num} {kinds} not measured: sonde diagnose {name} --json")
         for problem in opened.problems:
             console.say(f"could not be read: {problem}")
     if diagnosis.verdict is Verdict.UNKNOWN:

@@ -8,6 +8,9 @@ from sonde.core.groups import Group, groups
 
 if TYPE_CHECKING:
     from sonde.core.causes import Cause
+    from sonde.core.findings import Severity
+
+_Key = tuple[str, int]
 
 
 @final
@@ -30,31 +33,35 @@ class Announcements:
     """
 
     def __init__(self) -> None:
-        self._told: dict[str, Cause | None] = {}
-        """Of each rule the cause under which its alarm was told last."""
+        self._told: dict[_Key, tuple[Cause | None, Severity]] = {}
+        """Of each alarm that is open the cause and the severity with which it was told last."""
 
     def of(self, alarm: Finding, findings: Sequence[Finding]) -> str:
         """What to say: a line where an open alarm of its cause has been told, else the cause with all that shows it.
+
+        Nothing where this very alarm was among what showed the cause.
 
         Args:
             alarm: That is new, or has got worse.
             findings: All so far, each with its causes as they are known by now; this alarm among them.
         """
-        alarms = [finding for finding in findings if finding.severity.is_alarm and finding.open]
-        found = groups(alarms)
-        group = next((one for one in found if any(_is_same(alarm, each) for each in one.findings)), None)
-        if group is None:  # the findings are of another moment than the alarm
-            (group,) = groups([alarm])
-        before = {self._told[one.code] for one in group.findings if one.code in self._told and not _is_same(alarm, one)}
-        self._told |= {one.code: group.cause for one in group.findings}
+        alarms = {_key(finding): finding for finding in findings if finding.severity.is_alarm and finding.open}
+        alarms.setdefault(_key(alarm), alarm)  # the findings may be of another moment
+        group = next(one for one in groups(alarms.values()) if alarms[_key(alarm)] in one.findings)
+        told = {key: said for key, said in self._told.items() if key in alarms}
+        keys = [_key(one) for one in group.findings]
+        before = {told[key][0] for key in keys if key in told}
+        self._told = told | {_key(one): (group.cause, one.severity) for one in group.findings}
+        if told.get(_key(alarm)) == self._told[_key(alarm)]:
+            return ""
         if group.cause in before:
             return f"one more sign of {_called(group)}: {alarm.headline}"
         replaced = ", ".join("no known cause" if cause is None else cause.value for cause in sorted(before, key=str))
         return f"{group}\n  this takes the place of what was said of {replaced}" if replaced else str(group)
 
 
-def _is_same(one: Finding, other: Finding) -> bool:
-    return (one.code, one.first_step) == (other.code, other.first_step)
+def _key(finding: Finding) -> _Key:
+    return finding.code, finding.first_step
 
 
 def _called(group: Group) -> str:

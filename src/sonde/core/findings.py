@@ -400,7 +400,7 @@ class Diagnosis:
         """The verdict in words, with the reasons where there is not enough to judge."""
         why = f": {'; '.join(self.not_enough)}" if self.verdict is Verdict.UNKNOWN else ""
         words = self.verdict.words
-        return f"{words}{',' if ',' in words else ''} after {self.steps:,} steps{why}"
+        return f"{words}{',' if ',' in words else ''} after {self.steps:,} step{'s' * (self.steps != 1)}{why}"
 
     @property
     def groups(self) -> "tuple[Group, ...]":

@@ -68,6 +68,11 @@ class Group:
         return min(finding.first_step for finding in self.alarms)
 
     @property
+    def last_step(self) -> int:
+        """Until when there was one."""
+        return max(finding.last_step for finding in self.alarms)
+
+    @property
     def open(self) -> bool:
         """Whether one of its alarms still holds."""
         return any(finding.open for finding in self.alarms)
@@ -106,9 +111,9 @@ class Group:
         """The steps from its first alarm on."""
         if self.open:
             return f"since step {self.first_step:,}"
-        last = max(finding.last_step for finding in self.alarms)
-        span = f"at step {last:,}" if last == self.first_step else f"steps {self.first_step:,} to {last:,}"
-        return f"{span}, over"
+        if self.last_step == self.first_step:
+            return f"step {self.first_step:,} (closed)"
+        return f"steps {self.first_step:,} to {self.last_step:,} (closed)"
 
     @property
     def summary(self) -> str:
@@ -118,7 +123,7 @@ class Group:
         return printable.one_line(f"{self.severity}: {self.name}, {self.when}: {first.code} {first.name}{more}")
 
     def __str__(self) -> str:
-        place = f", at {self._line}" if self._line else f", seen in {self._seen_in}" if self._seen_in else ""
+        place = f", at {self._line}" if self._line else f", seen in `{self._seen_in}`" if self._seen_in else ""
         body = [
             *self._said_cause(),
             "seen by:",
@@ -140,12 +145,15 @@ class Group:
     def _said_cause(self) -> Iterator[str]:
         if self.suspect is not None:
             yield self.suspect.cause.meaning
-            yield f"because {self.suspect.because}"
+            first = self.findings[0]
+            yield f"because {first.message if self.is_reason(first) else self.suspect.because}"
         elif tags := ", ".join(dict.fromkeys(item.tag for finding in self.alarms[:1] for item in finding.evidence)):
             yield f"look at {tags} around step {self.alarms[0].first_step:,}"
-        if self.others:
-            said = ", ".join(f"{suspect.cause} ({suspect.confidence:.2g})" for suspect in self.others)
-            yield f"{'perhaps' if self.suspect is None else 'less likely'}: {said}"
+        for other in self.others:
+            if other.is_sure:
+                yield f"or: {other.cause} (confidence {other.confidence:.2g}): {other.cause.meaning}"
+        if unsure := ", ".join(f"{one.cause} ({one.confidence:.2g})" for one in self.others if not one.is_sure):
+            yield f"{'perhaps' if self.suspect is None else 'less likely'}: {unsure}"
 
     def _said(self, alike: Sequence[Finding]) -> Iterator[str]:
         first, times = alike[0], len(alike) - 1

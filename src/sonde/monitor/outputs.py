@@ -146,7 +146,8 @@ class Outputs:
 
     def _announce(self, alarm: Finding) -> None:
         said = self._announcements.of(alarm, self.findings())
-        self._say(f"\n{said}\n" if "\n" in said else f"Sonde: {said}")
+        if said:
+            self._say(f"\n{said}\n" if "\n" in said else f"Sonde: {said}")
 
     def _place(self) -> Place:
         return self._writer.location, None if self._display is None else self._display.place

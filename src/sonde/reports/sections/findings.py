@@ -64,7 +64,7 @@ def findings(subject: Subject) -> tuple[Block, ...]:
 def _card(subject: Subject, group: Group) -> Card:
     name = "Cause not known" if group.cause is None else _clause(spoken(group.cause.value))
     place: Line = () if group.place is None else (": ", Code(group.place))
-    title: Line = (Badge(group.severity.value), f" {name}, {group.when}", *place)
+    title: Line = (Badge(group.severity.value), f" {name}, {_when(group)}", *place)
     return Card(group.severity.value, title, tuple(_cause(subject, group)))
 
 
@@ -130,12 +130,12 @@ def _name(finding: Finding) -> str:
     return spoken(finding.name).capitalize()
 
 
-def _when(finding: Finding) -> str:
-    if finding.open:
-        return f"since step {finding.first_step:,}"
-    if finding.first_step == finding.last_step:
-        return f"at step {finding.first_step:,}, over"
-    return f"steps {finding.first_step:,} to {finding.last_step:,}, over"
+def _when(found: Finding | Group) -> str:
+    if found.open:
+        return f"since step {found.first_step:,}"
+    if found.first_step == found.last_step:
+        return f"at step {found.first_step:,}, over"
+    return f"steps {found.first_step:,} to {found.last_step:,}, over"
 
 
 def _body(subject: Subject, finding: Finding) -> Iterator[Block]:

@@ -54,8 +54,10 @@ def _verdict(subject: Subject) -> str:
     others = len(subject.alarms) - 1
     more = f" ({count(others, 'further alarm')} below)" if others else ""
     if lead.open:
-        return f"Something is wrong {lead.when}: {name}{_because(lead)}{more}."
-    span = lead.when.removeprefix("at ").removesuffix(", over")
+        return f"Something is wrong since step {lead.first_step:,}: {name}{_because(lead)}{more}."
+    span = f"step {lead.first_step:,}"
+    if lead.last_step > lead.first_step:
+        span = f"steps {lead.first_step:,} to {lead.last_step:,}"
     return f"There was trouble at {span}, which is over: {name}{_because(lead)}{more}."
 
 
