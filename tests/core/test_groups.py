@@ -141,7 +141,7 @@ def test_a_cause_with_a_group_of_its_own_is_not_said_to_be_the_others_possible_c
 def test_another_cause_that_is_sure_is_explained_and_those_that_are_not_are_only_named() -> None:
     (group,) = groups([found("AAA001", (RATE, 0.5), (ZERO, 0.35), (LEAK, 0.1), (Cause.PLATEAU, 0.05))])
     assert str(group).splitlines()[3:5] == [
-        "  or: missing-zero-grad (confidence 0.35): gradients are never cleared and pile up from step to step",
+        f"  possible as well: missing-zero-grad (confidence 0.35): {ZERO.meaning}",
         "  less likely: memory-leak (0.1), plateau (0.05)",
     ]
 

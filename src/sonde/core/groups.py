@@ -25,13 +25,13 @@ class Group:
         others: What else it may be, in order of likelihood; causes that have a group of their own are not among them.
 
     Example:
-        >>> suspect = Suspect(cause=Cause.LR_TOO_HIGH, confidence=0.8, because="steps are large")
+        >>> suspect = Suspect(cause=Cause.LR_SPIKE, confidence=0.8, because="the rate rose from 0.001 to 0.7")
         >>> finding = Finding(code="LOS002", name="loss-spike", severity=Severity.WARNING, first_step=7, last_step=9,
         ...                   open=True, message="loss 8.2 after 2.1", causes=(suspect,))
         >>> print(groups([finding])[0])
-        warning: lr-too-high (confidence 0.8), since step 7
-          the learning rate is too high: steps overshoot, the loss jumps or climbs
-          because steps are large
+        warning: lr-spike (confidence 0.8), since step 7
+          the learning rate jumped up for a while, by accident or by a restart
+          because the rate rose from 0.001 to 0.7
           seen by:
             LOS002 loss-spike  warning  step 7
               loss 8.2 after 2.1
@@ -151,7 +151,7 @@ class Group:
             yield f"look at {tags} around step {self.alarms[0].first_step:,}"
         for other in self.others:
             if other.is_sure:
-                yield f"or: {other.cause} (confidence {other.confidence:.2g}): {other.cause.meaning}"
+                yield f"possible as well: {other.cause} (confidence {other.confidence:.2g}): {other.cause.meaning}"
         if unsure := ", ".join(f"{one.cause} ({one.confidence:.2g})" for one in self.others if not one.is_sure):
             yield f"{'perhaps' if self.suspect is None else 'less likely'}: {unsure}"
 
