@@ -19,6 +19,8 @@ from sonde.rules.schedules.first_epoch import FirstEpoch
 from sonde.rules.schedules.first_epoch_spiked import FirstEpochSpiked
 from sonde.rules.schedules.first_epoch_still import FirstEpochStill
 
+PROPOSED = "  try: "
+"""How lines begin that say what might be tried."""
 Remedies = Callable[[Cause], Sequence[Remedy]]
 """What to try against a cause, the best first."""
 
@@ -131,7 +133,7 @@ class PostEpoch:
         return [
             headline,
             *(f"  issue: {issue}" for issue in issues),
-            *(f"  try: {remedy.text}" for remedy in tried),
+            *(f"{PROPOSED}{remedy.text}" for remedy in tried),
         ]
 
     def _issues(self, found: Assessment) -> Iterator[str]:
