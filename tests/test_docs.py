@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import inspect
+import json
 import os
 import pkgutil
 import re
@@ -15,6 +16,8 @@ import pytest
 
 import sonde
 from sonde.cli.main import main
+from sonde.rules.catalogue import RULES
+from sonde.rules.rule import Rule
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -116,17 +119,32 @@ def test_every_documented_page_is_reached_from_the_readme() -> None:
     assert set(PAGES) <= {path.resolve() for path in reached}
 
 
+def _script(path: str) -> dict[str, Any]:
+    """What a script of the docs defines."""
+    namespace: dict[str, Any] = {"__name__": Path(path).stem, "__file__": str(ROOT / path)}
+    exec((ROOT / path).read_text(encoding="utf-8"), namespace)
+    return namespace
+
+
 def test_the_page_of_rules_is_what_their_docstrings_say() -> None:
-    namespace: dict[str, Any] = {"__name__": "make_rules", "__file__": str(ROOT / "docs/reference/make_rules.py")}
-    exec((ROOT / "docs/reference/make_rules.py").read_text(encoding="utf-8"), namespace)
     page = (ROOT / "docs/reference/rules.md").read_text(encoding="utf-8")
-    assert page == namespace["text"](), "run: python docs/reference/make_rules.py"
+    assert page == _script("docs/reference/make_rules.py")["text"](), "run: python docs/reference/make_rules.py"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_an_example_is_what_its_rule_says(rule: type[Rule]) -> None:
+    examples = json.loads((ROOT / "docs/reference/examples.json").read_text(encoding="utf-8"))
+    assert examples[rule.code]
+    script = _script("docs/reference/make_examples.py")
+    for one in examples[rule.code]:
+        # In a training its numbers and names are others.
+        shown = script["shape"] if "training" in one else str
+        said = {shown(message) for code, _, message in script["said_in"](one["test"]) if code == rule.code}
+        assert shown(one["message"]) in said, "run: python docs/reference/make_examples.py"
 
 
 def test_the_pages_of_problems_are_what_is_printed() -> None:
-    folder = ROOT / "docs/how-to/problems"
-    namespace: dict[str, Any] = {"__name__": "make_guides", "__file__": str(folder / "make_guides.py")}
-    exec((folder / "make_guides.py").read_text(encoding="utf-8"), namespace)
+    folder, namespace = ROOT / "docs/how-to/problems", _script("docs/how-to/problems/make_guides.py")
     pages = {page.stem: page.read_text(encoding="utf-8") for page in folder.glob("*.md")}
     expected = {name: namespace["page"](name) for name in namespace["GUIDES"]}
     assert pages == expected, "run: python docs/how-to/problems/make_guides.py"

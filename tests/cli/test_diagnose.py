@@ -103,7 +103,7 @@ def test_the_verdict_is_the_same_words_wherever_it_is_said(call: Call, runs: Pat
     for text in said:
         assert words in text
         others = {verdict.words for verdict in Verdict if verdict.words not in words}
-        assert not any(f"{other} after" in text or f"training is {other}" in text for other in others)
+        assert not any(f": {other} after" in text or f"training is {other}" in text for other in others)
     assert strict_json.loads(call("diagnose", run, "--json").stdout)["verdict"] == diagnosis.verdict.value
 
 

@@ -74,13 +74,17 @@ def test_the_gap_is_held_against_a_tenth_of_the_first_validation_where_training_
         (
             SLOWING,
             "slowing",
-            ["improved by 0.7%, less than 1%", "35% above training", "lower the learning rate 0.1 → 0.05"],
+            [
+                "improved by 0.7%, less than 1%",
+                "35% above the training loss",
+                "lower the learning rate from 0.1 to 0.05",
+            ],
         ),
-        (UNDERFITTING, "underfitting", ["both losses have come down little", "one step larger"]),
+        (UNDERFITTING, "underfitting", ["losses have come down little", "one step larger"]),
         (
             OVERFITTING,
             "overfitting",
-            ["got worse by 3.8%", "238% above training", "keep the checkpoint with the best validation"],
+            ["got worse by 3.8%", "238% above the training loss", "keep the checkpoint with the best validation"],
         ),
     ],
 )
@@ -95,10 +99,10 @@ def test_the_three_scenarios_are_told_with_issues_and_suggestions(
 def test_a_healthy_epoch_is_one_line_and_none_is_none() -> None:
     assert PostEpoch().report(PostEpoch().init(), _remedies) == []
     assert PostEpoch().report(_run(_rows((2.0,), (2.1,)))[0], _remedies) == [
-        "epoch 1: validation 2, training 2.1, gap -5%"
+        "epoch 1: validation loss 2, training loss 2.1, gap -5%"
     ]
     assert PostEpoch().report(_run(_rows((2.0, 1.5), (2.1, 1.5)))[0], _remedies) == [
-        "epoch 2: healthy; validation 1.5 (25.0% better, good), training 1.5, gap 0%; learning rate fine"
+        "epoch 2: healthy; validation loss 1.5 (25.0% better, good), training loss 1.5, gap 0%; learning rate fine"
     ]
 
 
@@ -123,10 +127,10 @@ def test_the_band_of_good_progress_is_a_setting() -> None:
 @pytest.mark.parametrize(
     ("losses", "said"),
     [
-        ([2.0] * 40, ["; learning rate too low", "raise the learning rate 0.1 → 0.5"]),
+        ([2.0] * 40, ["; learning rate too low", "raise the learning rate from 0.1 to 0.5"]),
         (
             [2.0] * 5 + [8.0] * 20 + [3.0] * 15,
-            ["; learning rate too high", "lower the learning rate 0.1 → 0.01", "clip the global gradient norm at 2"],
+            ["; learning rate too high", "lower the learning rate from 0.1 to 0.01", "clip the gradient norm at 2"],
         ),
         (list(np.linspace(2.0, 1.0, 40)), ["; learning rate fine"]),
         ([2.0] * 10, []),
@@ -182,7 +186,9 @@ def test_the_learning_rate_is_validated_after_the_epochs_that_were_given_and_all
 def test_a_long_run_is_held_against_its_very_first_epoch() -> None:
     losses = [2.0, 1.5, 1.0, *[0.5] * 60]
     lines = PostEpoch().report(_run(_rows(losses, losses))[0], _remedies)
-    assert lines[0] == "epoch 63: plateau; validation 0.5 (0.0% better, poor), training 0.5, gap 0%; learning rate fine"
+    assert lines[0] == (
+        "epoch 63: plateau; validation loss 0.5 (0.0% better, poor), training loss 0.5, gap 0%; learning rate fine"
+    )
 
 
 def test_thresholds_are_the_rules() -> None:
@@ -192,7 +198,7 @@ def test_thresholds_are_the_rules() -> None:
     lines = PostEpoch(rule=rule).report(state, _remedies)
     assert lines[0].startswith("epoch 4: plateau")
     assert "less than 5% in each of the last 2 epochs" in lines[1]
-    assert not any("above training" in line for line in lines)
+    assert not any("above the training" in line for line in lines)
 
 
 def test_several_evaluations_in_an_epoch_count_once_by_the_last_of_them() -> None:

@@ -18,7 +18,7 @@ FINDING = Finding(
     first_step=2,
     last_step=193,
     open=True,
-    message="log Z of the output logits is 24.3, at the first look 3.47",
+    message="log Z of the output logits moved from 3.47 to 24.3 since it was first measured",
     evidence=(Evidence(tag="logits/log_z", step=193, value=24.3, expected=3.47),),
 )
 
@@ -113,13 +113,13 @@ def test_gradients_that_explode_behind_weights_that_grow_all_the_time_are_a_matt
 @pytest.mark.parametrize(
     ("known", "decay", "text"),
     [
-        ({"lr_peak": 5e-3, "step": 300}, 0.1, "add weight decay 0.1"),
-        ({"lr_peak": 0.1, "step": 1_000}, 0.01, "add weight decay 0.01"),
-        ({"lr_peak": 0.1, "step": 50_000}, 2e-4, "add weight decay 0.0002"),
-        ({"lr_peak": 0.1, "step": 10**6}, 1e-4, "add weight decay 0.0001"),
-        ({"lr_peak": 0.1, "step": 1_000, "weight_decay": 1e-4}, 0.01, "raise the weight decay 0.0001 → 0.01"),
-        ({"lr_peak": 3e-4, "step": 10_000, "weight_decay": 0.2}, 0.6, "raise the weight decay 0.2 → 0.6"),
-        ({}, 0.01, "add weight decay 0.01"),
+        ({"lr_peak": 5e-3, "step": 300}, 0.1, "set `weight_decay` to 0.1"),
+        ({"lr_peak": 0.1, "step": 1_000}, 0.01, "set `weight_decay` to 0.01"),
+        ({"lr_peak": 0.1, "step": 50_000}, 2e-4, "set `weight_decay` to 0.0002"),
+        ({"lr_peak": 0.1, "step": 10**6}, 1e-4, "set `weight_decay` to 0.0001"),
+        ({"lr_peak": 0.1, "step": 1_000, "weight_decay": 1e-4}, 0.01, "raise `weight_decay` from 0.0001 to 0.01"),
+        ({"lr_peak": 3e-4, "step": 10_000, "weight_decay": 0.2}, 0.6, "raise `weight_decay` from 0.2 to 0.6"),
+        ({}, 0.01, "set `weight_decay` to 0.01"),
     ],
 )
 def test_weights_forget_over_as_many_steps_as_were_trained(known: dict[str, float], decay: float, text: str) -> None:
@@ -157,7 +157,7 @@ def test_batch_norm_gets_sixteen_examples_before_it_gives_way_to_another_norm() 
 
     assert first(2.0).action is Action.BIGGER_BATCH
     assert first(2.0).args == {"factor": 8}
-    assert "2 → 16 examples" in first(2.0).text
+    assert "from 2 to 16 examples" in first(2.0).text
     assert first(3.0).args == {"factor": 6}
     assert first(64.0).args == {"factor": 2}, "few values a channel by the shape of its input"
     assert first(math.nan).args == {"factor": 8}
@@ -167,10 +167,10 @@ def test_batches_are_named_by_their_size_where_that_is_known() -> None:
     def text(cause: Cause, batch: float) -> str:
         return remedies_for(cause, Picture(lr=0.02, batch=batch))[0].text
 
-    assert text(Cause.BATCH_TOO_SMALL, 2.0).startswith("take eight times the batch (2 → 16 examples)")
-    assert text(Cause.BATCH_TOO_SMALL, math.nan).startswith("take eight times the batch, or")
-    assert text(Cause.BATCH_TOO_LARGE, 512.0) == "take an eighth of the batch (512 → 64 examples), and so more steps"
-    assert text(Cause.BATCH_TOO_LARGE, math.nan) == "raise the learning rate 0.02 → 0.1"
+    assert text(Cause.BATCH_TOO_SMALL, 2.0).startswith("make the batch eight times as large (from 2 to 16 examples)")
+    assert text(Cause.BATCH_TOO_SMALL, math.nan).startswith("make the batch eight times as large, or")
+    assert text(Cause.BATCH_TOO_LARGE, 512.0) == "make the batch an eighth as large (from 512 to 64 examples)"
+    assert text(Cause.BATCH_TOO_LARGE, math.nan) == "keep the batch, and raise the learning rate from 0.02 to 0.1"
 
 
 def test_the_rate_of_a_summed_loss_is_divided_by_the_batch() -> None:
@@ -208,6 +208,8 @@ def test_epsilon_is_lowered_with_the_gradient_and_never_above_its_default() -> N
 
 def test_a_larger_model_is_half_as_wide_again_as_this_one_is() -> None:
     (wider,) = remedies_for(Cause.INSUFFICIENT_CAPACITY, Picture(width=16))
-    assert wider.text == "make the model one step larger: half as wide again (16 → 24), or a third more layers"
+    assert (
+        wider.text == "make the model one step larger: half as wide again (from 16 to 24), or with a third more layers"
+    )
     (unknown,) = remedies_for(Cause.INSUFFICIENT_CAPACITY, Picture())
-    assert unknown.text == "make the model one step larger: half as wide again, or a third more layers"
+    assert unknown.text == "make the model one step larger: half as wide again, or with a third more layers"

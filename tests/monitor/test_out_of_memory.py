@@ -88,7 +88,7 @@ def test_an_exception_that_nobody_catches_counts_without_a_with(tmp_path: Path) 
     )
     assert done.returncode == 1, done.stderr
     (found,) = [finding for finding in sonde.diagnose(tmp_path / "run") if finding.code == "SYS007"]
-    assert "step 1 ran out of memory on the host, 7.28 TiB more were asked for; the batch in hand: 8×4" in found.message
+    assert "step 1 ran out of memory on the host, asking for 7.28 TiB more; the batch: 8×4" in found.message
 
 
 def test_a_failed_allocation_that_the_training_handles_is_no_finding(tmp_path: Path) -> None:

@@ -452,7 +452,7 @@ class Truth:
             return exactly(float(len(step.losses)))
         if quantity == "part":
             return exactly(step.parts[where][-1])
-        if quantity in ("trivial", "relative"):
+        if quantity in ("trivial", "relative", "zeros"):
             return _guessing(quantity, step.answers)
         losses = np.array(self._losses[:at])
         if not quantity:
@@ -718,6 +718,8 @@ def _guessing(quantity: str, answers: Sequence[tuple[Tensor, Tensor]]) -> Expect
         trivial.append(min(entropy, math.log(logits.shape[1])))
         costs.append(float(torch.nn.functional.cross_entropy(logits.double(), classes)))
     guess = float(np.mean(trivial))
+    if quantity == "zeros":
+        return exactly(float(np.mean([math.log(logits.shape[1]) for logits, _ in answers])))
     return exactly(guess) if quantity == "trivial" else exactly(float(np.mean(costs)) / guess, rel=1e-4)
 
 

@@ -223,7 +223,10 @@ def test_eval_mode_in_training_is_found_and_frozen_batch_norms_are_not() -> None
 
 @pytest.mark.parametrize("module", [nn.BatchNorm1d(16), nn.Dropout(0.2)])
 @pytest.mark.parametrize("right", [True, False])
-def test_evaluation_in_train_mode_is_found_after_the_first_steps_too(module: nn.Module, right: bool) -> None:
+@pytest.mark.parametrize("ends", [True, False], ids=["at the end of an epoch", "in the middle of one"])
+def test_evaluation_in_train_mode_is_found_after_the_first_steps_too(
+    module: nn.Module, right: bool, ends: bool
+) -> None:
     model = net(extra=(copy.deepcopy(module),))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     loop = Loop(model, optimizer, steps=3)
@@ -234,7 +237,8 @@ def test_evaluation_in_train_mode_is_found_after_the_first_steps_too(module: nn.
             functional.cross_entropy(model(torch.randn(16, 8)), torch.randint(0, 5, (16,))).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             loop.close_step()
-        loop.preflight.boundary()
+        if ends:
+            loop.preflight.boundary()
         model.train(not right)
         with torch.no_grad():
             model(torch.randn(4, 8))

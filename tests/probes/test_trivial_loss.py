@@ -86,6 +86,8 @@ def test_numbers_cost_what_the_best_constant_of_each_column_costs(
     answers = net(inputs).detach().reshape(targets.shape).double()
     cost = float(OF_ONE[name](answers, targets.double()).mean())
     assert found["loss/relative"] == pytest.approx(cost / found["loss/trivial"], rel=1e-4)
+    zeros = float(OF_ONE[name](torch.zeros_like(answers), targets.double()).mean())
+    assert found["loss/zeros"] == pytest.approx(zeros, rel=1e-4)
 
 
 @settings(max_examples=30)
@@ -115,6 +117,7 @@ def test_classes_cost_their_entropy(seed: int, places: tuple[int, ...], reductio
     assert found["loss/trivial"] == pytest.approx(corrected)
     cost = functional.cross_entropy(net(inputs).reshape(32, 3, *places), targets).item()
     assert found["loss/relative"] == pytest.approx(cost / corrected, rel=1e-4)
+    assert found["loss/zeros"] == pytest.approx(math.log(3))
 
 
 @pytest.mark.parametrize("with_logits", [False, True])
@@ -132,6 +135,7 @@ def test_two_classes_cost_the_entropy_of_each_column(with_logits: bool) -> None:
     entropies = [-(p * math.log(p) + (1 - p) * math.log(1 - p)) for p in (0.5, 0.2)]
     assert found["loss/trivial"] == pytest.approx(np.mean(entropies) + 1 / 60)
     assert found["loss/relative"] == pytest.approx(loss().item() / found["loss/trivial"], rel=1e-4)
+    assert found["loss/zeros"] == pytest.approx(math.log(2))
 
 
 def test_a_trained_model_is_below_one_and_a_wild_one_above() -> None:

@@ -60,6 +60,8 @@ def _page(rule: "type[Rule]") -> None:
     print(f"{rule.code} {rule.name}\n\n{inspect.getdoc(rule)}\n")
     print(f"Likely causes: {', '.join(causes_of(rule))}")
     print(f"Needs: {', '.join(rule.needs) or 'what the first look at a training found'}")
+    if settings := ", ".join(f"{name} = {one.default}" for name, one in inspect.signature(rule).parameters.items()):
+        print(f"Settings: {settings}")
     if guide := guide_of(rule.code):
         print(f"Guide: sonde explain {guide}")
 

@@ -161,6 +161,11 @@ class ModelTable:
         return {row.name: row for row in reversed(self.parameters)}  # secrets are hidden, which may make two alike
 
     @functools.cached_property
+    def types(self) -> Mapping[str, str]:
+        """The classes of the modules by their names."""
+        return {row.name: row.type for row in reversed(self.modules)}
+
+    @functools.cached_property
     def places(self) -> Mapping[str, int]:
         """Where each parameter stands in the model: the first is 0."""
         return {row.name: place for place, row in reversed(list(enumerate(self.parameters)))}
@@ -169,6 +174,11 @@ class ModelTable:
     def dtypes(self) -> frozenset[str]:
         """The number formats of all parameters."""
         return frozenset(row.dtype for row in self.parameters)
+
+    @functools.cached_property
+    def is_batch_normed(self) -> bool:
+        """Whether a module is a batch norm, whose running statistics stand for the batch's in evaluation."""
+        return any("BatchNorm" in row.type for row in self.modules)
 
     @property
     def num_values(self) -> int:

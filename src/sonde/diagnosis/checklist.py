@@ -66,7 +66,7 @@ def checklist(series: Mapping[str, Series], *, open_alarms: int, model: ModelTab
         model: What the model is made of; None where the run does not say.
 
     References:
-        SPEC D26; errata 12 (absolute norms mean little) and 18 (a GPU above 98% busy is not a fault).
+        [D26]; absolute norms mean little, and a GPU that is always busy is not a fault.
 
     Example:
         >>> steps, times = np.arange(200), np.zeros(200)
@@ -88,7 +88,7 @@ def checklist(series: Mapping[str, Series], *, open_alarms: int, model: ModelTab
             _middle(series, "grad/norm"),
             0.1,
             10.0,
-            remark="depends on the model's size and on how the loss is averaged",
+            remark="it depends on the model's size and on how the loss is averaged",
         ),
         _early_layers(scenes),
         _update_ratio(series, scenes),
@@ -144,12 +144,12 @@ def _falls(losses: Float64) -> Check:
     fall = float(blocks[0]) - best
     standing = Standing.NOT_OK if trend == "rising" else Standing.OK
     if fall <= 6 * scatter:
-        return Check(name, standing, unit="share", remark=f"{trend}, within its noise")
+        return Check(name, standing, unit="share", remark=f"the loss is {trend}, within its noise")
     # The least of many noisy blocks is low by chance: about three deviations.
     back, most = max(now - best, 0.0) / fall, max(0.05, 3 * scatter / fall)
     if trend != "level":  # then that is the answer, whatever it gave back
-        return Check(name, standing, unit="share", remark=f"{trend} over the later half")
-    remark = "share of its fall that it gave back; level over the later half"
+        return Check(name, standing, unit="share", remark=f"the loss is {trend} over the later half")
+    remark = "the share of its fall that the loss has lost again; the loss is level over the later half"
     return _in_range(name, back, -math.inf, most, unit="share", remark=remark)
 
 
@@ -170,7 +170,7 @@ def _smooth(losses: Float64) -> Check:
 
 
 def _too_few(losses: Float64) -> str:
-    return f"{len(losses)} losses, of {_MIN_VALUES} that are needed"
+    return f"{_MIN_VALUES} losses are needed, and there are {len(losses)}"
 
 
 def _early_layers(scenes: Scenes) -> Check:
@@ -179,10 +179,10 @@ def _early_layers(scenes: Scenes) -> Check:
     values = np.empty(0) if layers is None else layers.values[np.isfinite(layers.values)]
     third = -(-len(values) // 3)
     if len(values) < 2 or not (last := float(median(values[-third:]))) > 0:
-        reason = "needs two weight matrices" if len(values) < 2 else "the last layers' gradients are exactly zero"
+        reason = "two weight matrices are needed" if len(values) < 2 else "the last layers' gradients are exactly zero"
         return Check(name, Standing.NOT_MEASURED, low=0.2, high=5.0, unit="times", remark=reason)
     ratio = float(median(values[:third])) / last
-    remark = "typical gradient of the first third of the weight matrices over that of the last"
+    remark = "the typical gradient of the first third of the weight matrices over that of the last third"
     return _in_range(name, ratio, 0.2, 5.0, unit="times", remark=remark)
 
 
@@ -216,7 +216,7 @@ def _shapes(scenes: Scenes) -> Check:
     bell = known & (quartiles > 0) & (p99 - p1 <= _MOST_TAILS * quartiles) & (np.abs(p50) <= quartiles)
     if not known.any():
         return Check(name, Standing.NOT_MEASURED, low=0.9, unit="share", remark="not recorded")
-    remark = f"share of {known.sum()} weight matrices without heavy tails, off-centre or collapsed gradients"
+    remark = f"share of {known.sum()} weight matrices whose gradients are not heavy-tailed, off centre or collapsed"
     return _in_range(name, float(bell.sum() / known.sum()), 0.9, 1.0, unit="share", remark=remark)
 
 
@@ -241,7 +241,7 @@ def _steady(series: Mapping[str, Series], tags: tuple[str, ...], name: str, most
             before, after = float(median(blocks[:16])), float(median(blocks[16:]))
             noise = NORMAL_FROM_MAD * float(spread(blocks).mad) * 1.25 * math.sqrt(1 / 4 + 1 / 16)
             change = after / before - 1 if before > 0 else math.nan
-            remark, scatter = "the newest fifth against the rest", 3 * noise / before if before > 0 else 0.0
+            remark, scatter = "the newest fifth compared with the rest", 3 * noise / before if before > 0 else 0.0
             if scatter > most:
                 most, remark = scatter, f"{remark}; the range is that of its own noise"
             return _in_range(name, change, -most, most, unit="change", remark=remark)
@@ -265,9 +265,9 @@ def _memory(series: Mapping[str, Series]) -> tuple[Check, Check]:
             quarter = len(values) // 4
             # The first quarter is left out: caches fill and graphs are built there.
             before, after = float(median(values[quarter : 2 * quarter])), float(median(values[-quarter:]))
-            whose = "the GPU's" if tag == "memory/allocated" else "the process's"
+            whose = "the GPU" if tag == "memory/allocated" else "the process"
             growth = after / before - 1 if before > 0 else math.nan
             return full, _in_range(
-                name, growth, -math.inf, most, unit="change", remark=f"{whose}, from second quarter to last"
+                name, growth, -math.inf, most, unit="change", remark=f"of {whose}, from the second quarter to the last"
             )
-    return full, Check(name, Standing.NOT_MEASURED, high=most, unit="change", remark="needs eight looks at the memory")
+    return full, Check(name, Standing.NOT_MEASURED, high=most, unit="change", remark="eight measurements are needed")

@@ -10,6 +10,7 @@ import numpy as np
 from sonde.core.causes import Cause
 from sonde.core.findings import Finding
 from sonde.core.groups import groups
+from sonde.core.quantities import amount, share
 from sonde.core.remedies import Remedy
 from sonde.rules.generalisation.assessment import Assessment
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
@@ -73,10 +74,10 @@ class PostEpoch:
         >>> from sonde.rules.picture import Picture
         >>> remedies = lambda cause: remedies_for(cause, Picture(lr=0.1))
         >>> print(*evaluation.report(state, remedies), sep=chr(10))
-        epoch 4: slowing; validation 2.68 (0.7% better, poor), training 1.98, gap 35%; learning rate fine
-          issue: validation improved by 0.7%, less than 1%
-          issue: validation is 35% above training, more than 30%; alone it is no overfitting
-          try: lower the learning rate 0.1 → 0.05
+        epoch 4: slowing; validation loss 2.68 (0.7% better, poor), training loss 1.98, gap 35%; learning rate fine
+          issue: the validation loss improved by 0.7%, less than 1%
+          issue: the validation loss is 35% above the training loss, more than 30%; on its own this is no overfitting
+          try: lower the learning rate from 0.1 to 0.05
     """
 
     rule: EpochAssessment = field(default_factory=EpochAssessment)
@@ -139,18 +140,18 @@ class PostEpoch:
     def _issues(self, found: Assessment) -> Iterator[str]:
         least, widest = self.rule.least_improvement, self.rule.widest_gap
         if found.plateau:
-            yield f"validation moved by less than {100 * least:.3g}% in each of the last {self.rule.patience} epochs"
+            yield f"the validation loss moved less than {share(least)} in each of the last {self.rule.patience} epochs"
         elif found.improvement_rate < 0:
-            yield f"validation got worse by {-found.improvement_rate:.1%}"
+            yield f"the validation loss got worse by {-found.improvement_rate:.1%}"
         elif found.improvement_rate < least:
-            yield f"validation improved by {found.improvement_rate:.1%}, less than {100 * least:.3g}%"
+            yield f"the validation loss improved by {found.improvement_rate:.1%}, less than {share(least)}"
         if found.gap > widest:
-            alone = "" if found.verdict == "overfitting" else "; alone it is no overfitting"
-            yield f"validation is {found.gap:.0%} above training, more than {100 * widest:.3g}%{alone}"
+            alone = "" if found.verdict == "overfitting" else "; on its own this is no overfitting"
+            yield f"the validation loss is {found.gap:.0%} above the training loss, more than {share(widest)}{alone}"
         if found.verdict == "underfitting":
-            yield "both losses have come down little, and slowly"
+            yield "training and validation losses have come down little, and slowly"
         if found.verdict == "diverging":
-            yield "a loss is more than 10% above that of the first epoch"
+            yield "the training or validation loss is more than 10% above that of the first epoch"
 
     def _rate(self, state: PostEpochState, found: Assessment) -> str:
         has_decayed, went_well = state.lr < 0.1 * state.lr_peak, found.verdict == "healthy"
@@ -189,5 +190,6 @@ def _headline(state: PostEpochState, found: Assessment, *, judged: bool = True) 
     change = f" ({abs(rate):.1%} {'better' if rate >= 0 else 'worse'}{band})" if math.isfinite(rate) else ""
     verdict = f" {found.verdict};" if judged and found.verdict != "unknown" else ""
     gap = f", gap {found.gap:.0%}" if math.isfinite(found.gap) else ""
-    losses = f"validation {ended.validations[-1]:.4g}{change}, training {ended.trainings[-1]:.4g}{gap}"
+    validation, training = amount(ended.validations[-1]), amount(ended.trainings[-1])
+    losses = f"validation loss {validation}{change}, training loss {training}{gap}"
     return f"epoch {state.epochs.number}:{verdict} {losses}"

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Finding
+from sonde.core.quantities import amount
 from sonde.core.remedies import Action, Remedy, Safety
 from sonde.core.strict_json import Json
 from sonde.rules.picture import Picture
@@ -34,7 +35,7 @@ def remedies_for(
 
     Example:
         >>> print(remedies_for(Cause.LR_TOO_HIGH, Picture(lr=3e-3))[0])
-        lower the learning rate 0.003 → 0.0003
+        lower the learning rate from 0.003 to 0.0003
         >>> remedies_for(Cause.MISSING_CLIPPING, Picture())
         []
     """
@@ -122,12 +123,12 @@ def _raise_lr(picture: Picture) -> Remedy | None:
     # Three times the usual: far below it all steps go the same way, and the ratio falls once they turn about.
     factor = 3 * _usual_ratio(picture.step) / picture.ratio if picture.ratio > 0 else _MOST_RAISE
     remedy = _lr(_rounded(factor, least=3.0, most=_MOST_RAISE))(picture)
-    again = f"{remedy.text}, and again while the loss falls faster for it"
+    again = f"{remedy.text}, and again as long as that makes the loss fall faster"
     return replace(remedy, text=again) if factor > _MOST_RAISE else remedy
 
 
 def _lower_lr_of(parameters: Sequence[str]) -> Remedy:
-    text = f"give {parameters[0]} a tenth of its learning rate, in a parameter group of its own"
+    text = f"put `{parameters[0]}` into a parameter group of its own, with a tenth of its learning rate"
     args: dict[str, Json] = {"factor": 0.1, "parameters": list(parameters)}
     return Remedy(action=Action.LOWER_LR, args=args, safety=Safety.ADVICE, text=text)
 
@@ -138,8 +139,9 @@ def _lr(factor: float) -> Callable[[Picture], Remedy]:
         word = "lower" if factor < 1 else "raise"
         # After a schedule has brought it down, the rate that was too high is the peak.
         rate = picture.lr_peak if math.isfinite(picture.lr_peak) else picture.lr
-        change = f" {rate:.2g} → {rate * factor:.2g}" if math.isfinite(rate) else f" to {factor:g} times what it is"
-        text = f"{word} the learning rate{change}"
+        name = "peak learning rate" if picture.lr < rate else "learning rate"
+        change = f"from {amount(rate)} to {amount(rate * factor)}"
+        text = f"{word} the {name} {change if math.isfinite(rate) else f'to {factor:g} times its value'}"
         return Remedy(action=action, args={"factor": factor}, safety=Safety.ADVICE, text=text)
 
     return make
@@ -158,7 +160,7 @@ def _clip(picture: Picture) -> Remedy | None:
     if (usual := _usual_norm(picture)) is None:
         return None
     limit = float(f"{usual:.2g}")
-    text = f"clip the global gradient norm at {limit:g}, its usual size"
+    text = f"clip the gradient norm at {amount(limit)}, its usual value in this run (`clip_grad_norm_`)"
     return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.ADVICE, text=text)
 
 
@@ -166,20 +168,21 @@ def _looser_clip(picture: Picture) -> Remedy | None:
     if (usual := _usual_norm(picture)) is None:
         return None
     limit = float(f"{2 * usual:.2g}")
-    text = f"raise the clipping norm to {limit:g}, twice the usual gradient, so that only outliers are clipped"
+    text = f"raise the clip's limit (`max_norm`) to {amount(limit)}, twice the usual gradient norm of this run"
     return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.ADVICE, text=text)
 
 
 def _warmup(picture: Picture) -> Remedy:
     """Over 2/(1 − β₂) steps, by when the running squares have seen enough (Ma and Yarats, 2021); 500 without any."""
     steps = round(_rounded(2 / (1 - picture.beta2), least=100, most=10_000)) if 0 < picture.beta2 < 1 else 500
-    text = f"warm the learning rate up over {steps:,} steps"
+    reason = f" (for β₂ = {picture.beta2:g})" if 0 < picture.beta2 < 1 else ""
+    text = f"warm the learning rate up over {steps:,} steps{reason}"
     return Remedy(action=Action.LENGTHEN_WARMUP, args={"steps": steps}, safety=Safety.ADVICE, text=text)
 
 
 def _larger_batch(picture: Picture) -> Remedy:
-    change = f" ({picture.batch:.0f} → {8 * picture.batch:.0f} examples)" if picture.batch > 0 else ""
-    text = f"take eight times the batch{change}, or accumulate gradients over eight"
+    change = f" (from {picture.batch:.0f} to {8 * picture.batch:.0f} examples)" if picture.batch > 0 else ""
+    text = f"make the batch eight times as large{change}, or accumulate gradients over eight batches"
     return Remedy(action=Action.BIGGER_BATCH, args={"factor": 8}, safety=Safety.ADVICE, text=text)
 
 
@@ -189,27 +192,26 @@ _ENOUGH = 16  # examples: below it the error of a net with batch norm rises (Wu 
 def _batch_for_norms(picture: Picture) -> Remedy:
     """Before another norm, which is another model: weights trained with batch norm are no start for it."""
     factor = max(2, math.ceil(_ENOUGH / picture.batch)) if picture.batch > 0 else 8
-    change = f"{picture.batch:.0f} → {factor * picture.batch:.0f}" if picture.batch > 0 else f"{factor} times as many"
-    text = (
-        f"take larger batches ({change} examples), each in one forward: batch norm does not see beyond one, so that "
-        "accumulating gradients does not help"
-    )
+    change = f" (from {picture.batch:.0f} to {factor * picture.batch:.0f} examples)" if picture.batch > 0 else ""
+    text = f"make each batch {factor} times as large{change}; accumulating gradients does not help batch norm"
     return Remedy(action=Action.BIGGER_BATCH, args={"factor": factor}, safety=Safety.ADVICE, text=text)
 
 
 def _rate_of_sum(picture: Picture) -> Remedy:
     """The gradient of a sum over the batch is as many times larger."""
-    return _lr(_rounded(1 / picture.batch, least=1e-3, most=0.5) if picture.batch > 1 else 0.1)(picture)
+    remedy = _lr(_rounded(1 / picture.batch, least=1e-3, most=0.5) if picture.batch > 1 else 0.1)(picture)
+    return replace(remedy, text=f"keep the sum, and {remedy.text}")
 
 
 def _rate_of_batch(picture: Picture) -> Remedy:
-    return _lr(5.0)(picture)
+    remedy = _lr(5.0)(picture)
+    return replace(remedy, text=f"keep the batch, and {remedy.text}")
 
 
 def _smaller_batch(picture: Picture) -> Remedy | None:
     if not picture.batch >= 16:
         return None
-    text = f"take an eighth of the batch ({picture.batch:.0f} → {picture.batch / 8:.0f} examples), and so more steps"
+    text = f"make the batch an eighth as large (from {picture.batch:.0f} to {picture.batch / 8:.0f} examples)"
     return Remedy(action=Action.SMALLER_BATCH, args={"factor": 0.125}, safety=Safety.ADVICE, text=text)
 
 
@@ -223,14 +225,14 @@ def _decay(picture: Picture) -> Remedy:
     usual = 1 / (rate * max(picture.step, 1)) if rate > 0 else 0.01
     now = picture.weight_decay if picture.weight_decay > 0 else 0.0
     decay = _rounded(max(usual, 3 * now), least=1e-4, most=max(0.1, 3 * now))
-    text = f"raise the weight decay {now:.2g} → {decay:g}" if now else f"add weight decay {decay:g}"
+    text = f"{f'raise `weight_decay` from {amount(now)}' if now else 'set `weight_decay`'} to {amount(decay)}"
     return Remedy(action=Action.ADD_WEIGHT_DECAY, args={"weight_decay": decay}, safety=Safety.ADVICE, text=text)
 
 
 def _less_decay(picture: Picture) -> Remedy:
     now = picture.weight_decay
-    change = f" ({now:.2g} → {now / 100:.2g})" if now > 0 else ""
-    text = f"divide the weight decay by a hundred{change}"
+    change = f", from {amount(now)} to {amount(now / 100)}" if now > 0 else ""
+    text = f"divide `weight_decay` by 100{change}"
     return Remedy(action=Action.LOWER_WEIGHT_DECAY, args={"factor": 0.01}, safety=Safety.ADVICE, text=text)
 
 
@@ -243,7 +245,7 @@ def _z_loss(finding: Finding | None) -> Remedy:
         (abs(one.value) for one in finding.evidence if one.tag == "logits/log_z") if finding else (), default=0.0
     )
     weight = float(f"{0.5 / log_z:.1g}") if 1 < log_z < math.inf else 1e-4
-    text = f"add a z-loss, {weight:g} times the square of log Z"
+    text = f"add {amount(weight)} × `torch.logsumexp(logits, -1).square().mean()` to the loss (z-loss)"
     return Remedy(action=Action.ADD_Z_LOSS, args={"weight": weight}, safety=Safety.ADVICE, text=text)
 
 
@@ -251,7 +253,7 @@ def _lower_eps(picture: Picture) -> Remedy:
     # The default 1e-8 suits a gradient whose norm is about 1.
     norm = picture.grad_median if picture.grad_median > 0 else 1.0
     eps = float(f"{max(1e-8 * min(norm, 1.0), 1e-30):.1g}")
-    text = f"give Adam eps={eps:g}, far below the root of its second moments, or scale the loss up"
+    text = f"lower Adam's `eps` to {amount(eps)}, far below the root of its second moments"
     return Remedy(action=Action.FIX_LOOP, args={"eps": eps}, safety=Safety.ADVICE, text=text)
 
 
@@ -260,10 +262,10 @@ def one_step_larger(width: int | None) -> str:
 
     Example:
         >>> one_step_larger(16)
-        'half as wide again (16 → 24), or a third more layers'
+        'half as wide again (from 16 to 24), or with a third more layers'
     """
-    change = f" ({width:,} → {-(-3 * width // 2):,})" if width else ""
-    return f"half as wide again{change}, or a third more layers"
+    change = f" (from {width:,} to {-(-3 * width // 2):,})" if width else ""
+    return f"half as wide again{change}, or with a third more layers"
 
 
 def _capacity(picture: Picture) -> Remedy:
@@ -280,46 +282,46 @@ def _fix(text: str) -> Make:
     return _advice(Action.FIX_LOOP, text)
 
 
-_BF16 = _advice(Action.USE_BF16, "train in bfloat16 instead of float16")
-_DROPOUT = _advice(Action.ADD_DROPOUT, "add dropout 0.1", {"p": 0.1})
-_COUNT = _advice(Action.CHECK_DATASET_SIZE, "count the examples of an epoch: are they as many as you mean?")
-_STOP = _advice(Action.EARLY_STOP, "stop, and keep the checkpoint with the best validation loss")
+_BF16 = _advice(Action.USE_BF16, "compute in bfloat16 instead of float16 (`torch.autocast(dtype=torch.bfloat16)`)")
+_DROPOUT = _advice(Action.ADD_DROPOUT, "add dropout with `p=0.1`", {"p": 0.1})
+_COUNT = _advice(Action.CHECK_DATASET_SIZE, "check that an epoch has as many examples as you expect (`len(dataset)`)")
+_STOP = _advice(Action.EARLY_STOP, "stop the training, and keep the checkpoint with the best validation loss")
 _REINITIALISE = _advice(
     Action.REINITIALISE,
     # 0.7 and not 1, which is past the bend of tanh: in a deep net the gradient would fade at every layer.
-    "draw the weights anew: orthogonal, then layer after layer scaled and shifted so that its outputs on a batch have "
-    "mean 0 and deviation 0.7 (LSUV)",
+    "initialise the weights anew (LSUV): `nn.init.orthogonal_`, then scale and shift each layer in turn until its "
+    "outputs on a batch have mean 0 and standard deviation 0.7",
     {"scheme": "lsuv", "std": 0.7},
 )
-_NORM = _advice(Action.ADD_LAYERNORM, "add normalisation layers")
-_RESIDUAL = _advice(Action.ADD_RESIDUALS, "add residual connections")
-_INSPECT = _advice(Action.INSPECT_BATCH, "look at the batch of that step")
+_NORM = _advice(Action.ADD_LAYERNORM, "add normalisation layers, such as `nn.LayerNorm`")
+_RESIDUAL = _advice(Action.ADD_RESIDUALS, "add residual connections around the layers")
+_INSPECT = _advice(Action.INSPECT_BATCH, "look at the inputs and targets of the batch at that step")
 _SKIP = Remedy(
-    action=Action.SKIP_BATCH, safety=Safety.ADVICE, text="skip steps whose loss or gradient leaves its own band"
+    action=Action.SKIP_BATCH, safety=Safety.ADVICE, text="skip steps whose loss or gradient is NaN or far above usual"
 )
 _NORMALISE = _advice(Action.NORMALISE_INPUTS, "normalise every input feature to mean 0 and standard deviation 1")
-_SLOWER = _advice(Action.SLOWER_SCHEDULE, "decay the learning rate more slowly, to the end of the training")
-_DECAY_LR = _advice(Action.DECAY_LR, "decay the learning rate: cosine to a tenth over the rest of the training")
+_SLOWER = _advice(Action.SLOWER_SCHEDULE, "stretch the learning-rate schedule to the end of the training")
+_DECAY_LR = _advice(Action.DECAY_LR, "let the learning rate fall to a tenth by the end (`CosineAnnealingLR`)")
 _QK = _advice(
     Action.ADD_QK_NORM,
     # In its place, as Henry et al. (Query-key normalization for transformers, 2020) have it: a wrong factor would stay.
-    "normalise queries and keys of each head (qk-norm), with 1/√d, or one learned number, as the only factor on their "
-    "product",
+    "normalise the queries and keys of each attention head (qk-norm), and scale their product only by 1/√d or by one "
+    "learned number",
 )
 
 _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.LR_TOO_HIGH: (_lower_lr, _clip),
     Cause.LR_TOO_LOW: (_raise_lr,),
-    Cause.LR_SPIKE: (_advice(Action.SMOOTHER_SCHEDULE, "take the jump out of the learning-rate schedule"), _clip),
+    Cause.LR_SPIKE: (_advice(Action.SMOOTHER_SCHEDULE, "remove the jump from the learning-rate schedule"), _clip),
     Cause.WARMUP_TOO_SHORT: (_warmup, _lr(0.2)),
     Cause.SCHEDULE_DECAYS_TOO_FAST: (_SLOWER,),
-    Cause.SCHEDULE_MISAPPLIED: (_fix("call scheduler.step() once an epoch, not once a batch"), _SLOWER),
+    Cause.SCHEDULE_MISAPPLIED: (_fix("call `scheduler.step()` once an epoch, not once a batch"), _SLOWER),
     Cause.MISSING_LR_DECAY: (_DECAY_LR, _lr(0.5)),
     Cause.VANISHING_GRADIENTS: (_REINITIALISE, _NORM, _RESIDUAL),
     Cause.EXPLODING_GRADIENTS: (_clip, _lr(0.1)),
     Cause.MISSING_CLIPPING: (_clip,),
     Cause.CLIP_TOO_AGGRESSIVE: (_looser_clip,),
-    Cause.CLIP_BEFORE_UNSCALE: (_fix("call scaler.unscale_(optimizer) before clipping"),),
+    Cause.CLIP_BEFORE_UNSCALE: (_fix("call `scaler.unscale_(optimizer)` before `clip_grad_norm_`"),),
     Cause.GAIN_DRIFT: (_decay, _lr(0.5), _clip),
     Cause.BAD_INITIALISATION: (_REINITIALISE, _NORM),
     Cause.SYMMETRIC_INITIALISATION: (_REINITIALISE,),
@@ -332,76 +334,76 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.MISSING_REGULARISATION: (_decay, _DROPOUT, _STOP),
     Cause.UNDERFITTING: (
         _capacity,
-        _advice(Action.TRAIN_LONGER, "train longer"),
-        _advice(Action.LESS_DROPOUT, "use less dropout, where there is any"),
+        _advice(Action.TRAIN_LONGER, "train for more epochs"),
+        _advice(Action.LESS_DROPOUT, "use less dropout, if the model has any"),
     ),
     Cause.INSUFFICIENT_CAPACITY: (_capacity,),
     Cause.WEIGHT_DECAY_TOO_STRONG: (_less_decay,),
     Cause.PLATEAU: (_lr(0.5),),
-    Cause.LABEL_NOISE: (_advice(Action.ADD_LABEL_SMOOTHING, "add label smoothing 0.1", {"amount": 0.1}), _STOP),
+    Cause.LABEL_NOISE: (
+        _advice(Action.ADD_LABEL_SMOOTHING, "set the loss's `label_smoothing=0.1`", {"amount": 0.1}),
+        _STOP,
+    ),
     Cause.NO_LEARNABLE_SIGNAL: (_advice(Action.INSPECT_BATCH, "check that labels belong to their inputs"),),
     Cause.BAD_BATCH: (lambda _: _SKIP, _INSPECT),
     Cause.NONFINITE_INPUT: (lambda _: _SKIP, _INSPECT),
     Cause.UNNORMALISED_INPUTS: (_NORMALISE,),
     Cause.DATA_DRIFT: (_INSPECT,),
-    Cause.DISCONNECTED_LAYER: (_fix("connect the layer to the loss, or remove it"),),
-    Cause.PARAMETER_NOT_IN_OPTIMIZER: (
-        _fix("give the parameters to the optimiser (build it after the model is complete)"),
-    ),
-    Cause.FROZEN_LAYER: (_fix("set requires_grad, and a learning rate above 0, for the layer"),),
-    Cause.MISSING_ZERO_GRAD: (_fix("call optimizer.zero_grad() in every iteration"),),
-    Cause.ZERO_GRAD_MISPLACED: (_fix("call optimizer.zero_grad() before backward, not between backward and step"),),
-    Cause.ACCUMULATION_NOT_SCALED: (_fix("divide the loss by the number of micro-batches"),),
+    Cause.DISCONNECTED_LAYER: (_fix("connect the layer to the loss, or remove the layer"),),
+    Cause.PARAMETER_NOT_IN_OPTIMIZER: (_fix("build the optimiser from all `model.parameters()` of the final model"),),
+    Cause.FROZEN_LAYER: (_fix("call `requires_grad_(True)` on the layer, and give its group a learning rate above 0"),),
+    Cause.MISSING_ZERO_GRAD: (_fix("call `optimizer.zero_grad()` after every `optimizer.step()`"),),
+    Cause.ZERO_GRAD_MISPLACED: (_fix("call `optimizer.zero_grad()` before `backward()` or after `step()`"),),
+    Cause.ACCUMULATION_NOT_SCALED: (_fix("divide the loss by the number of micro-batches before `backward()`"),),
     Cause.WRONG_LOSS_REDUCTION: (
-        _fix('use reduction="mean", or divide the learning rate by the batch size'),
+        _fix('use `reduction="mean"` in the loss'),
         _rate_of_sum,
     ),
-    Cause.DOUBLE_SOFTMAX: (_fix("give raw logits to the loss: it applies softmax itself"),),
-    Cause.EVAL_MODE_IN_TRAINING: (_fix("call model.train() before training"),),
-    Cause.TRAIN_MODE_IN_EVALUATION: (_fix("call model.eval() before evaluating"),),
+    Cause.DOUBLE_SOFTMAX: (_fix("give logits to the loss, which applies softmax itself"),),
+    Cause.EVAL_MODE_IN_TRAINING: (_fix("call `model.train()` at the start of every epoch"),),
+    Cause.TRAIN_MODE_IN_EVALUATION: (_fix("call `model.eval()` before every evaluation"),),
     Cause.TRAIN_EVAL_MISMATCH: (
-        _fix("make training and evaluation see the same kind of data and the same statistics"),
+        _fix("give training and evaluation the same preprocessing and the same batch-norm statistics"),
     ),
     Cause.BATCHNORM_SMALL_BATCH: (
         _batch_for_norms,
-        _advice(Action.ADD_LAYERNORM, "use GroupNorm or LayerNorm instead of BatchNorm"),
+        _advice(Action.ADD_LAYERNORM, "use `nn.GroupNorm` or `nn.LayerNorm` instead of batch norm"),
     ),
     Cause.BATCH_TOO_SMALL: (_larger_batch,),
     Cause.BATCH_TOO_LARGE: (_smaller_batch, _rate_of_batch),
     Cause.LONG_SEQUENCE: (
         _clip,
-        _advice(Action.SHORTER_SEQUENCES, "train on sequences of half the length first"),
+        _advice(Action.SHORTER_SEQUENCES, "train on sequences of half the length at first"),
         _NORM,
     ),
     Cause.ATTENTION_LOGIT_GROWTH: (_QK, _lr(0.2)),
     Cause.ATTENTION_ENTROPY_COLLAPSE: (_QK, _lower_lr),
     Cause.OUTPUT_LOGIT_DRIFT: (_lr(0.5),),
     Cause.EMBEDDING_NORM_GROWTH: (_decay, _lr(0.5)),
-    Cause.PRECISION_OVERFLOW: (_BF16, _advice(Action.USE_FP32, "train in float32")),
+    Cause.PRECISION_OVERFLOW: (_BF16, _advice(Action.USE_FP32, "compute in float32")),
     Cause.PRECISION_UNDERFLOW: (_advice(Action.USE_FP32, "keep the weights in float32"),),
-    Cause.MISSING_LOSS_SCALING: (_advice(Action.USE_LOSS_SCALING, "scale the loss: torch.amp.GradScaler"), _BF16),
-    Cause.OPTIMIZER_STATE_LOST: (_fix("save and load optimizer.state_dict() with the model"), _warmup),
+    Cause.MISSING_LOSS_SCALING: (_advice(Action.USE_LOSS_SCALING, "scale the loss with `torch.amp.GradScaler`"), _BF16),
+    Cause.OPTIMIZER_STATE_LOST: (_fix("save `optimizer.state_dict()` with the model, and load both"), _warmup),
     Cause.ADAM_EPSILON_UNDERFLOW: (_lower_eps,),
-    Cause.MEMORY_LEAK: (_advice(Action.FREE_GRAPH, "detach what is kept between steps: loss.item(), tensor.detach()"),),
-    Cause.MEMORY_NEAR_LIMIT: (_advice(Action.ACCUMULATE_GRADIENTS, "halve the batch and accumulate over two"),),
+    Cause.MEMORY_LEAK: (
+        _advice(Action.FREE_GRAPH, "detach what you keep between steps (`loss.item()`, `x.detach()`)"),
+    ),
+    Cause.MEMORY_NEAR_LIMIT: (_advice(Action.ACCUMULATE_GRADIENTS, "halve the batch and accumulate over two batches"),),
     Cause.RANK_DIVERGENCE: (
-        _fix("have every rank apply the same gradients: call the wrapper of DDP, and clip after the reduction"),
+        _fix("call the model through its `DistributedDataParallel` wrapper, and clip after `backward()`"),
     ),
-    Cause.STRAGGLER: (_advice(Action.INSPECT_BATCH, "give all ranks equal work, and look at the slow rank's machine"),),
+    Cause.STRAGGLER: (_advice(Action.INSPECT_BATCH, "check the slow rank's machine, and give all ranks equal work"),),
     Cause.SLOWDOWN: (
-        _fix(
-            "look for what piles up from step to step (hooks added in the loop, tensors or logs that are kept), or for "
-            "another job on the machine"
-        ),
+        _fix("look for hooks, tensors or logs that pile up from step to step, and for other jobs on the machine"),
     ),
-    Cause.TARGETS_NOT_SHIFTED: (_fix("shift the targets: logits[:, :-1] against tokens[:, 1:]"),),
+    Cause.TARGETS_NOT_SHIFTED: (_fix("shift the targets by one token: compare `logits[:, :-1]` with `tokens[:, 1:]`"),),
     Cause.DATA_NOT_SHUFFLED: (
-        _fix("shuffle the training data: DataLoader(..., shuffle=True)"),
-        _advice(Action.CHECK_DATA_LOADING, "look at the targets of some batches in a row as the loop gets them"),
+        _fix("shuffle the training data (`DataLoader(..., shuffle=True)`)"),
+        _advice(Action.CHECK_DATA_LOADING, "look at the targets of several batches in a row"),
     ),
     Cause.TARGET_NETWORK_STALE: (_fix("copy the weights to the target network every few hundred steps"),),
     Cause.STATE_RESET: (
         _fix("build the model and the optimiser once, before the loop, and load a checkpoint only at the start"),
     ),
-    Cause.DATA_STALL: (_advice(Action.MORE_LOADER_WORKERS, "give the data loader more workers"),),
+    Cause.DATA_STALL: (_advice(Action.MORE_LOADER_WORKERS, "give the data loader more workers (`num_workers`)"),),
 }

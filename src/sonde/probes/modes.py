@@ -39,20 +39,26 @@ class Modes:
         self._evaluating: dict[str, list[bool]] = {}
         self._lines: dict[str, str | None] = {}
         self._in_a_row: Counter[str] = Counter()
+        self._heeds = {name: bool(_by_mode(model)) for name, model in models.items()}
         self._counters = {name: counter for name, model in models.items() if (counter := _counter(model)) is not None}
         self._counted: dict[str, int] = {}
-        self._is_attached = False
+        self._is_attached = self._only_evaluations = False
+        self.missed = False
+        """Whether the last evaluation was not seen, though a model heeds its mode."""
 
-    def attach(self) -> None:
-        """See the forwards until the next `collect`."""
+    def attach(self, *, only_evaluations: bool = False) -> None:
+        """See the forwards, or those without gradients only, until the next `collect`."""
+        self._only_evaluations = only_evaluations and (self._only_evaluations or not self._is_attached)
         if self._is_attached:
             return
         for name, model in self._models.items():
-            if _by_mode(model):
+            if self._heeds[name]:
                 self._is_attached = True
                 self._hooks.before(model, partial(self._called, name))
 
     def _called(self, name: str, model: nn.Module, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        if self._only_evaluations and torch.is_grad_enabled():
+            return
         is_training = any(module.training for module in _by_mode(model).values())
         if torch.is_grad_enabled():
             seen = self._training.setdefault(name, [])
@@ -78,6 +84,7 @@ class Modes:
 
     def evaluated(self) -> None:
         """An evaluation of the models as they are was just reported."""
+        self.missed = not self._is_attached and any(self._heeds.values())
         for name in self._models:
             modes = self._evaluating.get(name)
             if modes is None and name in self._counted and name not in self._training:

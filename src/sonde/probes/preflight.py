@@ -118,6 +118,10 @@ class Preflight:
                 self._membership.attach(self._hooks)
             if self._iteration == 0:
                 self._symmetry.begin()
+        elif (
+            self._modes.missed
+        ):  # where an evaluation comes without the end of an epoch before it, the next one is seen
+            self._modes.attach(only_evaluations=True)
         if self.is_armed or self._iteration % _HAZARD_STEPS == 0:
             self._hazards.attach(self._iteration)
 

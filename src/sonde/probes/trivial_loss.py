@@ -76,7 +76,9 @@ class TrivialLoss:
       of both for Huber's), times B/(B − 1) for B rows, since c comes from the same rows; for classes and for two of
       them the entropy of their shares, plus (K − 1)/(2B) for K classes that occur (Miller and Madow);
     - `loss/relative` is the mean of ℓ(y, t) over that: above 1 is worse than guessing, whatever the loss is scaled
-      by, summed or averaged over.
+      by, summed or averaged over;
+    - `loss/zeros` is the mean of ℓ(0, t), for classes log C of all C of them: about where a model begins whose first
+      answers are small, whatever the targets' mean is.
 
     Of several backward passes in an iteration the first eight count, each alike. At most 16,384 values are read, spread
     evenly over the rows. Not measured: losses with weights, sums of several terms, label smoothing, classes of which
@@ -91,6 +93,7 @@ class TrivialLoss:
     yields: Mapping[str, str] = {
         "loss/trivial": "what the best constant answer costs on the targets of the batch, averaged over them",
         "loss/relative": "the loss over that: above 1 is worse than guessing",
+        "loss/zeros": "what answers of zero cost on the targets of the batch: about where an untrained model begins",
     }
     num_slots = 1
 
@@ -150,7 +153,7 @@ class TrivialLoss:
 
 
 def _measured(kind: str, node: Any, outputs: Sequence[Tensor]) -> Tensor | None:
-    """What the best constant answer and what the model's answers cost; None where that cannot be said."""
+    """What the best constant, the model's own and answers of zero cost; None where that cannot be said."""
     if any(saved(node, name) is not None for name in ("weight", "pos_weight")):
         return None
     if kind in (ABSOLUTE, SQUARE):
@@ -170,15 +173,17 @@ def _measured(kind: str, node: Any, outputs: Sequence[Tensor]) -> Tensor | None:
         loss = _NUMERIC[kind]
         costs = [loss.value(centre(t).expand_as(t), t, node).mean() for centre in loss.centres]
         trivial = torch.stack(costs).amin() * (len(t) / (len(t) - 1))
-        return torch.stack([trivial, loss.value(y, t, node).mean()])
+        return torch.stack([trivial, loss.value(y, t, node).mean(), loss.value(torch.zeros_like(t), t, node).mean()])
     shares = t.mean(0)
     entropy = (torch.special.entr(shares) + torch.special.entr(1 - shares)).mean()
     seen = ((shares > 0) & (shares < 1)).double().mean() / (2 * len(t))
     if kind == "bce":
-        return torch.stack([entropy + seen, functional.binary_cross_entropy(y.clamp(0, 1), t.clamp(0, 1))])
-    if kind == "bce-with-logits":
-        return torch.stack([entropy + seen, functional.binary_cross_entropy_with_logits(y, t)])
-    return None
+        cost = functional.binary_cross_entropy(y.clamp(0, 1), t.clamp(0, 1))
+    elif kind == "bce-with-logits":
+        cost = functional.binary_cross_entropy_with_logits(y, t)
+    else:
+        return None
+    return torch.stack([entropy + seen, cost, torch.full_like(cost, math.log(2))])
 
 
 def _parted(node: Any, outputs: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:
@@ -210,7 +215,9 @@ def _of_classes(answers: Tensor, targets: Tensor, ignore_index: int) -> Tensor |
     entropy = torch.special.entr(counts / num).sum() + (distinct - 1) / (2 * num)
     is_known = (num >= _EXPECTED * distinct) | (num * _UNREAD >= rows.shape[1])
     cost = -(rows.gather(1, inside[:, None])[:, 0].double() * kept).sum() / num
-    return torch.stack([torch.where(is_known, entropy.clamp(max=math.log(rows.shape[1])), torch.nan), cost])
+    untrained = math.log(rows.shape[1])
+    trivial = torch.where(is_known, entropy.clamp(max=untrained), torch.nan)
+    return torch.stack([trivial, cost, torch.full_like(cost, untrained)])
 
 
 def _nothing(_event: Backward) -> None: ...
@@ -224,8 +231,8 @@ def _rows(values: Tensor) -> Tensor:
 
 
 def _report(columns: Columns, numbers: Float64) -> Iterator[Row]:
-    trivial, cost = numbers.reshape(-1, 2).mean(0).tolist()
+    trivial, cost, zeros = numbers.reshape(-1, 3).mean(0).tolist()
     if not math.isfinite(trivial):
         return
     relative = cost / trivial if trivial > 0 else float(MISSING)
-    yield Row(columns, np.array([trivial, relative]))
+    yield Row(columns, np.array([trivial, relative, zeros]))

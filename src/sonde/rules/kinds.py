@@ -42,6 +42,18 @@ class Kinds:
         """Which of these parameters are of a kind."""
         return np.fromiter((self.of(name) is kind for name in names), np.bool_, len(names))
 
+    def module(self, name: str) -> str:
+        """A module as messages call it: by its name, with its class where the table has it.
+
+        Example:
+            >>> from sonde.core.model_table import ModuleRow
+            >>> table = ModelTable(modules=(ModuleRow(name="5", type="Linear", depth=1),))
+            >>> Kinds(table).module("5"), Kinds(None).module("5")
+            ('module `5` (Linear)', 'module `5`')
+        """
+        kind = None if self.model is None else self.model.types.get(name)
+        return f"module `{name}` ({kind})" if kind else f"module `{name}`"
+
     def num_values(self, name: str) -> int | None:
         """How many values a parameter has; None where that is not known."""
         row = None if self.model is None else self.model.by_name.get(name)

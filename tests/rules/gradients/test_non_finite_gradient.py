@@ -35,7 +35,8 @@ def test_after_steps_that_nobody_looked_at_the_first_parameter_is_unknown() -> N
     ((step, sighting),) = judge(NonFiniteGradient(), table)
     assert (step, sighting.where) == (17, ())
     assert sighting.message.endswith(
-        "2 parameters; in which it began is unknown: gradients were last looked at at step 11"
+        "of 2 parameters hold NaN or infinite values; where it began is not known: "
+        "gradients were last measured at step 11"
     )
     without_loss = [{tag: value for tag, value in row.items() if tag != "loss"} for row in table]
     ((_, sighting),) = judge(NonFiniteGradient(), without_loss)
@@ -48,7 +49,7 @@ def test_with_a_finite_loss_the_gradient_is_where_it_began_however_long_nobody_l
     table[16] |= {"grad/norm": math.nan, "grad/norm@a.weight": 1.0, "grad/norm@b.weight": math.nan}
     ((_, sighting),) = judge(NonFiniteGradient(), table)
     assert sighting.where == ("b.weight",)
-    assert sighting.message == "the gradient is not finite in 1 parameter, first b.weight"
+    assert sighting.message == "the gradient of parameter `b.weight` holds NaN or infinite values"
 
 
 def test_gradients_of_a_loss_that_is_not_finite_name_no_parameter() -> None:
@@ -60,4 +61,4 @@ def test_gradients_of_a_loss_that_is_not_finite_name_no_parameter() -> None:
     table[2] |= {"grad/norm@b.weight": 1.0}  # not all of them: that tells something
     ((_, sighting),) = judge(NonFiniteGradient(), table)
     assert sighting.where == ("a.weight",)
-    assert "first" not in sighting.message
+    assert "among them" not in sighting.message

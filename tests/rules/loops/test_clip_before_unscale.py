@@ -14,7 +14,7 @@ def test_the_fact_is_a_finding_from_its_step_to_the_end_whatever_the_loss_does()
         assert sighting.severity is Severity.WARNING
         assert sighting.since == 3
         assert sighting.where == ()
-        assert "65536" in sighting.message
+        assert "65,536" in sighting.message
 
 
 def test_without_the_fact_nothing_is_said() -> None:

@@ -35,6 +35,6 @@ def test_an_optimiser_that_never_steps_is_a_warning_at_step_200_unless_it_steps_
     run = rows(300, lr_at_decoder=0.1)
     seen = judge(ParameterNotInOptimizer(), run, facts=facts)
     assert (seen[0][0], seen[0][1].severity, seen[0][1].since) == (200, Severity.WARNING, 20)
-    assert "the optimiser encoder never makes a step" in seen[0][1].message
+    assert "the optimiser `encoder` never makes a step" in seen[0][1].message
     late = [row | ({"lr@encoder": 0.1} if step == 150 else {}) for step, row in enumerate(run)]
     assert judge(ParameterNotInOptimizer(), late, facts=facts) == []

@@ -37,12 +37,27 @@ def _shares(*values: float, every: int = 10) -> list[float | None]:
 
 def test_a_start_far_above_guessing_by_its_own_targets_is_a_warning_soon_whatever_the_units() -> None:
     given = rows(60, loss=falling(60, start=6400, end=2000), loss__relative=_shares(64, 50, 40, 30, 25, 20))
-    assert alarms(judge(InitialLossHigh(), given))[0][0] == 50
+    assert alarms(judge(InitialLossHigh(), given))[0][0] == 12
 
 
 def test_a_start_that_comes_down_to_guessing_soon_is_no_warning() -> None:
-    given = rows(60, loss=falling(60, start=6.4, end=0.1), loss__relative=_shares(6.4, 3, 1.5, 1.1, 1, 1))
+    given = rows(60, loss=falling(60, start=6.4, end=0.1), loss__relative=_shares(6.4, 1.8, 1.5, 1.1, 1, 1))
     assert alarms(judge(InitialLossHigh(), given)) == []
+
+
+def test_targets_far_from_zero_are_no_bad_start() -> None:
+    losses = falling(60, start=6400, end=2000)
+    given = rows(60, loss=losses, loss__relative=_shares(64, 50, 40, 30, 25, 20), loss__trivial=100.0, loss__zeros=6500)
+    assert alarms(judge(InitialLossHigh(), given)) == []
+
+
+def test_answers_that_never_reach_guessing_are_a_warning_after_150_losses_and_those_that_do_are_none() -> None:
+    for least, expected in ((1.2, [150]), (0.9, [])):
+        shares = _shares(2.5, 1.8, *[1.3] * 10, least, *[1.3] * 7)
+        found = alarms(
+            judge(InitialLossHigh(), rows(200, loss=falling(200, start=2.5, end=1.3), loss__relative=shares))
+        )
+        assert [step for step, _ in found] == expected
 
 
 def test_a_bad_start_that_ends_in_nan_is_a_warning() -> None:

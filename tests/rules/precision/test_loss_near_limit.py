@@ -14,7 +14,7 @@ def test_a_half_precision_loss_near_its_limit_is_a_warning_from_the_fifth_step_o
     assert seen[0][0] == 1
     assert seen[0][1].severity is Severity.INFO
     assert alarms(seen)[0][0] == 5
-    assert "65504" in seen[-1][1].message
+    assert "65,504" in seen[-1][1].message
 
 
 def test_the_same_loss_in_another_format_says_nothing() -> None:

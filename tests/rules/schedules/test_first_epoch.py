@@ -29,8 +29,8 @@ def test_a_loss_that_barely_moves_is_told_at_the_end_of_the_first_epoch() -> Non
     assert list(seen) == ["SCH008"]
     ((step, sighting),) = seen["SCH008"]
     assert (step, sighting.severity) == (50, Severity.INFO)
-    assert sighting.message.startswith("the first epoch brought the loss from 2.3")
-    assert "1e-07" in sighting.message
+    assert sighting.message.startswith("the loss, 2.3 at first, ")
+    assert "in the first epoch (learning rate up to 1e-7)" in sighting.message
 
 
 @pytest.mark.parametrize("end", [0.5, 4.0], ids=["comes down again", "stays"])

@@ -32,5 +32,7 @@ FAULTS = [
           where=lambda t: t.task == "sequences" and t.architecture == "rnn", also=("vanishing-gradients",),
           values=lambda t, s: (round(t.data.size * s),)),
     Fault(name="too-few-examples", cause="overfitting", changes=("data.num",), weakest=24, strongest=80,
-          where=places.supervised, values=lambda t, s: (round(s),), also=("missing-regularisation",)),
+          where=places.supervised, values=lambda t, s: (round(s),), also=("missing-regularisation",),
+          # Epochs become shorter with the data: a schedule that counts them would be another fault.
+          context=lambda t: {"schedule.kind": "constant"} if t.schedule.kind == "epochs" else {}),
 ]  # fmt: skip

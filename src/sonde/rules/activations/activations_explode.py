@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, count
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 from sonde.rules.tracking import Tracked, track
@@ -22,27 +23,32 @@ class ActivationsExplodeState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActivationsExplode:
-    """Activations grow exponentially from look to look.
+    """Activations grow exponentially from one measurement to the next.
 
     What it detects:
-        log max|a| of a module is a rising line over at least six looks (R² ≥ 0.8), and has grown `growth` times since
-        the first. Where `act/headroom` says how often it can still double before its number format overflows, the
-        message says how many steps are left. A warning where that is below `horizon` and three times the steps so far,
-        or while training is hurt; else information. With fewer looks, `growth` squared since the first look while
-        training is hurt.
+        - The logarithm of a module's largest activation rises along a line over six measurements or more (R² ≥ 0.8),
+          and the activation is more than `growth` times that of the first measurement.
+        - While the loss is stuck or has risen far above its start, more than `growth`² times that of the first
+          measurement is enough.
+        - The message says how many steps are left until the number format overflows, if `act/headroom` is known.
+        - Warning: the loss is stuck or has risen far above its start, or the steps that are left are fewer than
+          `horizon` and than three times the steps so far.
+        - Information: all other cases.
 
     Why it matters:
-        They end at the largest number of their format, 65504 in fp16, and then in NaN.
+        The growth ends at the largest number of the format, 65,504 in float16, and the next operation makes NaN of it.
 
     Evidence:
-        `act/absmax@…`, `act/headroom@…`.
+        `act/absmax@…` and `act/headroom@…` (how often the value can double before it overflows).
 
     What to do:
-        Normalise (LayerNorm before each block), scale residual branches down, weight decay, a lower rate; bf16 instead
-        of fp16.
+        - Normalise: LayerNorm before each block.
+        - Scale the residual branches down.
+        - Use weight decay or a lower learning rate.
+        - In float16, train in bf16 instead.
 
     When it is wrong:
-        Outputs without a bound (logits, value functions) may grow for long in a healthy training.
+        - Outputs without a bound, such as logits and value functions, may grow for long in a healthy training.
 
     References:
         Zhang et al., OPT, 2022 (drift of activation norms before divergence).
@@ -52,7 +58,7 @@ class ActivationsExplode:
     name: ClassVar[str] = "activations-explode"
     needs: ClassVar[tuple[str, ...]] = ("act/absmax@",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.ACTIVATION_EXPLOSION: (For("activations grow look after look"), For(when=When.ALARM)),
+        Cause.ACTIVATION_EXPLOSION: (For("activations grow at every measurement"), For(when=When.ALARM)),
     }
     quiet_steps: ClassVar[int] = 400
 
@@ -81,13 +87,15 @@ class ActivationsExplode:
         if not found:
             return state, ()
         found.sort(reverse=True)
-        times, name, value, rate = found[0]
+        _, name, value, rate = found[0]
         left = self._steps_left(look, name, rate)
         # What grew over so many steps may be drawn on for three times as many, not for thousands.
         soon = left < min(self.horizon, 3 * look.scene.step)
         severity = Severity.WARNING if hurt or soon else Severity.INFO
-        message = f"the largest activation of {name} is {value:.3g}, {times:.3g} times that of the first look"
-        message += f", and overflows in about {left:.0f} steps at this pace" if math.isfinite(left) else ""
+        module = look.scene.kinds.module(name)
+        message = f"the largest activation of {module} rose from {amount(first[name])} to {amount(value)}"
+        if math.isfinite(left):
+            message += f"; at this pace it overflows in about {count(max(int(float(f'{left:.2g}')), 0), 'step')}"
         evidence = Evidence(tag=f"act/absmax@{name}", step=look.scene.step, value=value, expected=first[name])
         where = tuple(name for _, name, _, _ in found)
         return state, (Sighting(severity, message, where=where, evidence=(evidence,)),)

@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import share as percent
 from sonde.rules.depth import matrices
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
@@ -29,27 +30,36 @@ class DeadUnits:
     """Many units of a layer never fire, and so get no gradient.
 
     What it detects:
-        More than `share` of a layer's units silent: in all of the last iterations that were looked at (`act/dead`); or,
-        of an activation function, giving one and the same value for every example of the batch at two looks
-        (`act/constant`); or more than `share` of a weight matrix' gradient exactly zero at `num_looks` looks in a row,
-        which is the row of each such unit. Any of them is information; a warning while training is hurt (from 40 losses
-        on where the share is above nine tenths), or where the share has grown by half to more than nine tenths since
-        the start and the loss, where it is a measure, no longer falls, with 30% of it left or above its best. A network
-        whose gradients are *all* exactly zero is a warning at once.
+        - More than `share` of a layer's units are silent for all examples of the measured batches (`act/dead`).
+        - More than `share` of an activation function's units give one and the same value for every example of the
+          batch, at two measurements in a row (`act/constant`).
+        - More than `share` of a weight matrix' gradient is exactly zero at `num_looks` measurements in a row
+          (`grad/zeros`). A silent unit leaves one row of zeros.
+        - Warning: the gradients of all weight matrices are exactly zero.
+        - Warning: the loss is stuck (from 40 losses on if more than 90% of the units are silent, otherwise from 100
+          on), or it has risen far above its start.
+        - Warning: more than 90% of a gradient is zero, that share has grown by half since the first measurement, and
+          the loss no longer falls although it is not nearly gone.
+        - Information: all other cases.
 
     Why it matters:
-        A dead ReLU stays dead: no gradient reaches it. The layer's width is lost, and with all of it the training.
+        No gradient reaches a dead ReLU, so it stays dead. The width of the layer is lost; if all units of a layer die,
+        the training is over.
 
     Evidence:
         `act/dead@…`, `act/constant@…`, `grad/zeros@…`.
 
     What to do:
-        Lower the learning rate and start again from before the units died (the step says when); He initialisation with
-        small biases; leaky ReLU or GELU; lengthen the warmup.
+        - Lower the learning rate, and start again from a checkpoint from before the units died; the finding names the
+          step.
+        - Use He initialisation with small biases.
+        - Use leaky ReLU or GELU.
+        - Lengthen the warmup.
 
     When it is wrong:
-        Half of a ReLU's *outputs* are zero in healthy training: only units count. Sparse inputs leave rows of the first
-        matrix without gradients, rare classes columns of the last; then the loss falls and it is information.
+        - Half of a ReLU's outputs are zero in a healthy training. This rule counts units, not outputs.
+        - Sparse inputs leave columns of the first matrix without gradients, and rare classes leave rows of the last one
+          without gradients. The loss falls then, and the finding is information.
 
     References:
         Lu et al., Dying ReLU and initialization, 2019.
@@ -60,13 +70,15 @@ class DeadUnits:
     needs: ClassVar[tuple[str, ...]] = ("act/dead@", "grad/zeros@")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DEAD_UNITS: (
-            For("units are silent and their gradient exactly zero"),
+            For("silent units get a gradient of exactly zero"),
             For(when=When.ALARM),
             For(when=When.FIRST),
         ),
         Cause.LR_TOO_HIGH: For(),
         Cause.LR_SPIKE: For(),
         Cause.BATCH_TOO_SMALL: For(),
+        Cause.MISSING_LOSS_SCALING: For("gradients are exactly zero"),
+        Cause.LR_TOO_LOW: Against("units get no gradient", when=When.ALARM),
         Cause.PLATEAU: Against("units are dead"),
         Cause.NO_LEARNABLE_SIGNAL: Against(),
     }
@@ -104,7 +116,8 @@ class DeadUnits:
         if not found:
             return state, []
         name, (tag, value) = max(found.items(), key=lambda item: item[1][1])
-        message = f"{value:.0%} of the units of {name} are silent"
+        silent = "give the same value for every example" if tag == "act/constant" else "are silent"
+        message = f"{percent(value)} of the units of {look.scene.kinds.module(name)} {silent}"
         evidence = Evidence(tag=f"{tag}@{name}", step=look.scene.step, value=float(value), expected=0.0)
         severity = Severity.WARNING if is_hurt(look.picture, soon=value > _NEARLY_ALL) else Severity.INFO
         return state, [Sighting(severity, message, where=tuple(found), evidence=(evidence,))]
@@ -139,7 +152,10 @@ class DeadUnits:
         well = picture.is_solved or (picture.is_thriving and picture.progress > 0.7)
         grown = grown and picture.is_measure and not well
         alarm = whole or grown or is_hurt(picture, soon=values[name] > _NEARLY_ALL)
-        message = f"{values[name]:.0%} of the gradient of {name} is exactly zero (at first {known[name][1]:.0%})"
+        before = (
+            f", up from {percent(known[name][1])} when it was first measured" if known[name][1] < values[name] else ""
+        )
+        message = f"{percent(values[name])} of the gradient of `{name}` is exactly zero{before}"
         evidence = Evidence(tag=f"grad/zeros@{name}", step=look.scene.step, value=values[name], expected=known[name][1])
         severity = Severity.WARNING if alarm else Severity.INFO
         where = tuple(found) or zeros.names

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import count
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 
 
@@ -15,24 +16,29 @@ class NonFiniteActivationState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NonFiniteActivation:
-    """A module gave NaN or infinity.
+    """A module produced NaN or infinity.
 
     What it detects:
-        `act/nonfinite` above 0, at once. Masks of minus infinity inside attention are not module outputs. Critical
-        where the loss is not finite either, or the gradient; else a warning.
+        - The output of a module holds at least one NaN or infinity (`act/nonfinite` above 0). One measurement is
+          enough.
+        - The minus infinities of a mask inside attention do not count: they are no output of a module.
+        - Critical: the loss or the gradient is not finite either.
+        - Warning: the loss and the gradient are still finite.
 
     Why it matters:
-        The first module with one, in the order of the forward pass, is where to look.
+        The first module with such a value, in the order of the forward pass, is where the trouble begins.
 
     Evidence:
-        `act/nonfinite@…` of the modules that were looked at in that iteration.
+        `act/nonfinite@…` of the modules that were measured at that step.
 
     What to do:
-        Check that module's input and its divisions, roots and logarithms; in fp16 use bf16 or float32 there.
+        - Check the input of the module that is named first.
+        - Check its divisions, roots and logarithms.
+        - In float16, use bf16 or float32 for this module.
 
     When it is wrong:
-        A module that gives infinities by design (a mask, logits of impossible classes): the loss stays finite, and a
-        warning is too much.
+        - Some modules give infinities by design (a mask, the logits of impossible classes). The loss stays finite then,
+          and the warning can be ignored.
 
     References:
         Micikevicius et al., Mixed precision training, ICLR 2018.
@@ -59,13 +65,14 @@ class NonFiniteActivation:
         if layers is None or not where:
             return state, ()
         since = state.since if state.since >= 0 else look.scene.step
-        count = float(layers.values[layers.names.index(where[0])])
+        num = float(layers.values[layers.names.index(where[0])])
         loss, norm = look.scene.value("loss"), look.scene.value("grad/norm")
         lost = ("loss" in look.scene and not abs(loss) < float("inf")) or (
             "grad/norm" in look.scene and not norm < float("inf")
         )
-        message = f"{where[0]} gave {count:.0f} values that are not finite"
-        evidence = Evidence(tag=f"act/nonfinite@{where[0]}", step=look.scene.step, value=count, expected=0.0)
+        values = count(round(num), "NaN or infinite value")
+        message = f"{look.scene.kinds.module(where[0])} produced {values}"
+        evidence = Evidence(tag=f"act/nonfinite@{where[0]}", step=look.scene.step, value=num, expected=0.0)
         severity = Severity.CRITICAL if lost else Severity.WARNING
         return NonFiniteActivationState(since), (
             Sighting(severity, message, where=where, evidence=(evidence,), since=since),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import share as percent
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 from sonde.signals.phases import Phase
@@ -21,28 +22,34 @@ class SaturatedUnits:
     """Most values of a bounded activation function lie where it is flat.
 
     What it detects:
-        More than `share` of a sigmoid's, tanh's or the like's values in its flat part, at two looks in a row, or of all
-        of several such functions at one look. Information by itself; a warning while training is hurt (from 40 losses
-        on where more than `most` are saturated), or where more than `most` are and the loss no longer falls while it is
-        not nearly gone and the rate has not decayed, or where all of several bounded functions are saturated to
-        `all_share`, were mostly so at their first look and a tenth of the loss is still there, or where the function
-        that is saturated most was so at its first look, and after `patience` losses less than `gone` of the loss is
-        gone: that is no certainty, which comes with learning.
+        - More than `share` of the values of a sigmoid, tanh or the like lie in its flat part, at two measurements in a
+          row. One measurement is enough if this holds for all of several such functions.
+        - Warning: the loss is stuck (from 40 losses on if more than `most` of the values are flat, otherwise from 100
+          on), or it has risen far above its start.
+        - Warning: more than `most` of the values are flat, and the loss no longer falls, is not nearly gone, and the
+          learning rate has not decayed.
+        - Warning: more than `all_share` of the values of all of several such functions are flat, they were mostly flat
+          when they were first measured, and at least a tenth of the loss is left.
+        - Warning: the function with most flat values was flat when it was first measured, and after `patience` losses
+          less than `gone` of the loss is gone.
+        - Information: all other cases.
 
     Why it matters:
-        Hardly any gradient passes a flat function: what lies before it stops learning.
+        Hardly any gradient passes a flat function, so the layers before it stop learning.
 
     Evidence:
         `act/saturated@…`.
 
     What to do:
-        Smaller initial weights, normalised inputs, a normalisation layer before the activation, or a ReLU-like one. If
-        it began later, a lower learning rate.
+        - Make the initial weights smaller.
+        - Normalise the inputs.
+        - Put a normalisation layer before the activation function, or use a ReLU or GELU instead.
+        - If the saturation began later in the training, lower the learning rate.
 
     When it is wrong:
-        Gates of recurrent networks and outputs of classifiers saturate when they are sure, and that is success: then
-        the loss is low, and they were not saturated at first. A network that is binary on purpose looks the same from
-        its first step on.
+        - Gates of recurrent networks and outputs of classifiers become flat when the model is sure. The loss is low
+          then, and they were not flat at the start.
+        - A network that is binary on purpose looks the same from its first step on.
 
     References:
         Glorot and Bengio, Understanding the difficulty of training deep feedforward neural networks, AISTATS 2010.
@@ -55,7 +62,7 @@ class SaturatedUnits:
         Cause.SATURATED_UNITS: (For("most values lie where the activation is flat"), For(when=When.ALARM)),
         Cause.VANISHING_GRADIENTS: For(),
         Cause.BAD_INITIALISATION: For(),
-        Cause.MISSING_LR_DECAY: Against("flat units explain the floor", when=When.ALARM),
+        Cause.MISSING_LR_DECAY: Against("flat units explain why the loss stands still", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 300
 
@@ -94,6 +101,9 @@ class SaturatedUnits:
         hurt = is_hurt(picture, soon=values[found[0]] > self.most)
         lasts = picture.num_losses >= self.patience and found[0] in from_start and picture.progress < self.gone
         severity = Severity.WARNING if hurt or wide or born or lasts else Severity.INFO
-        message = f"{values[found[0]]:.0%} of the values of {found[0]} are saturated"
+        message = (
+            f"{percent(values[found[0]])} of the values of {look.scene.kinds.module(found[0])} are saturated: "
+            "they lie where the function is flat"
+        )
         evidence = Evidence(tag=f"act/saturated@{found[0]}", step=look.scene.step, value=values[found[0]], expected=0.0)
         return state, (Sighting(severity, message, where=tuple(found), evidence=(evidence,)),)

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sonde.core.quantities import amount
+from sonde.core.quantities import share as percent
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
@@ -13,28 +15,30 @@ from sonde.rules.scene import Scenes
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SignalThinned:
-    """Dropout lets so little through that training gets on slowly, while evaluation, without it, is far ahead.
+    """Dropout removes so much that training learns slowly, while evaluation, without dropout, is far ahead.
 
     What it detects:
-        Behind two modules or more that have no units of their own (dropout, as a rule) more than `zeros` of the values
-        are exactly zero, and they keep less than `kept` of those that are not zero before them. It is a warning at an
-        evaluation, from the second and 100 losses on, where the mean training loss since the evaluation before is still
-        `high` of what a model without training gets, or more (not above 1.2: then it is lost), and validation is below
-        it by a tenth and three standard errors: nothing else differs between the two than what is switched off for
-        evaluation. Else nothing is said: where training gets on, dropout may be as strong as it likes.
+        - At least two modules without units of their own, usually dropout, give more than `zeros` exact zeros, and pass
+          less than `kept` of the values that are not zero before them.
+        - It is judged at an evaluation, from the second one on and after 100 losses or more.
+        - The mean training loss since the evaluation before is more than `high` of an untrained model's loss, and at
+          most 1.2 times that loss.
+        - The validation loss is lower than that mean by a tenth and by three standard errors.
+        - Warning: all of these hold. Otherwise nothing is said: a training that makes progress may have any dropout.
 
     Why it matters:
-        What is dropped in several layers multiplies: of three quarters in each of three layers a 64th is left.
+        The dropout of several layers multiplies: three layers that drop three quarters each pass one value of 64.
 
     Evidence:
         `act/zeros@…` of the modules, `loss` and `val/loss`.
 
     What to do:
-        Dropout at 0.5 or less, in fewer layers; a wider model where much is needed.
+        - Use dropout of 0.5 or less, in fewer layers.
+        - If much dropout is needed, make the model wider.
 
     When it is wrong:
-        Layers of some dozen experts or gates that are off on purpose have as many zeros; then evaluation is not ahead.
-        Augmentation that is as strong adds to the distance.
+        - Layers of experts or gates that are off on purpose give as many zeros. Evaluation is not ahead then.
+        - Strong augmentation also makes the training loss higher than the validation loss.
 
     References:
         Srivastava et al., Dropout, JMLR 2014, section 10 (0.5 to 0.8 of hidden units are kept).
@@ -45,8 +49,8 @@ class SignalThinned:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("act/zeros@", "loss", "val/loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.UNDERFITTING: For("most of what layers give is dropped"),
-        Cause.LABEL_NOISE: Against("what is dropped holds training back"),
+        Cause.UNDERFITTING: For("most values are dropped between layers"),
+        Cause.LABEL_NOISE: Against("dropout holds training back"),
         Cause.DEAD_UNITS: Against("units are dropped, not dead"),
     }
     quiet_steps: ClassVar[int] = 10_000
@@ -75,8 +79,9 @@ class SignalThinned:
             return state, ()
         name = max(thin, key=lambda name: thin[name])
         message = (
-            f"{thin[name]:.0%} of the values behind {name} are zero; training loss {training:.4g} is "
-            f"{training / reference:.0%} of what it is without training, validation (nothing dropped) {validation:.4g}"
+            f"{percent(thin[name])} of the values behind {look.scene.kinds.module(name)} are zero; the training loss "
+            f"is {amount(training)}, {percent(training / reference)} of an untrained model's, and the validation loss, "
+            f"without dropout, is {amount(validation)}"
         )
         evidence = (
             *(Evidence(tag=f"act/zeros@{name}", step=look.scene.step, value=value) for name, value in thin.items()),

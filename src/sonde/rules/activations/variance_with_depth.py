@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.parameter_kinds import Kind
+from sonde.core.quantities import amount
 from sonde.rules.depth import kind_of, slope
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
@@ -33,31 +34,39 @@ class VarianceWithDepth:
     """Activations grow or fade geometrically from layer to layer.
 
     What it detects:
-        log RMS of the outputs of modules of one kind (the same name but for numbers), in their order, is a line (R² ≥
-        0.8 over at least four, or all steps one way by more than threefold each over three) whose ends are more than
-        `spread` times apart. Each module counts by its latest look, which are steps apart: nothing is said where as
-        many steps as between the first and the last of them move the weights by more than `moved` of their norm. Or RMS
-        gradients of biases of one kind do so towards the input (R² ≥ 0.9) from the first look on, at two looks at
-        least: a bias gets the gradient that passes its layer, so that its growth is the layers' gain, which also is
-        what activations grow by on their way forward. Information; a warning while training is hurt (after 40 losses
-        where the ends are `spread` squared apart), or where the growth has reached the loss: the first one was more
-        than `drop` times the median of losses 11 to 20, or that median is more than twice what guessing gives, and not
-        by the batch's size, as of a summed loss.
+        - Activations: the RMS of the outputs of modules of one kind (the same name except for numbers) grows or fades
+          with depth. Its logarithm is a line (R² ≥ 0.8 over at least four modules; over three modules all factors are
+          above three and point one way), and the ends are more than `spread` times apart.
+        - Modules are measured at different steps. Nothing is said if the weights may have moved by more than `moved` of
+          their norm between these steps.
+        - Gradients: the RMS gradients of biases of one kind grow towards the input in the same way (R² ≥ 0.9), from the
+          first measurement on and at two measurements at least. The gradient of a bias is the gradient that passes its
+          layer, so this growth is the gain of the layers.
+        - Warning: the loss is stuck (from 40 losses on if the ends are more than `spread`² times apart, otherwise from
+          100 on), or it has risen far above its start.
+        - Warning: the signal grows, and the first loss was more than `drop` times the median of losses 11 to 20.
+        - Warning: the signal grows, and the median of losses 11 to 20 is more than twice the cost of guessing. A loss
+          that is summed over the batch does not count.
+        - Information: all other cases.
 
     Why it matters:
-        What grows on the way forward explodes on the way back, and what fades vanishes; at the start it is the
-        initialisation.
+        Activations that grow forwards make gradients explode backwards; activations that fade make gradients vanish. At
+        the start of a training the cause is the initialisation.
 
     Evidence:
-        `act/rms@…` of the first and the last of them; `grad/rms@…` of the first and the last bias; the first `loss`.
+        `act/rms@…` of the first and the last module; `grad/rms@…` of the first and the last bias; the first values of
+        `loss`.
 
     What to do:
-        He initialisation for ReLU-likes, Xavier for tanh; LSUV (`sonde`'s toolkit sets and reports it); a normalisation
-        layer in each block, residual branches scaled by 1/√(2·depth).
+        - Use He initialisation for ReLU and its relatives, Xavier for tanh, or LSUV.
+        - Put a normalisation layer into each block.
+        - Scale residual branches by 1/√(2·depth).
 
     When it is wrong:
-        In pre-norm residual networks the stream grows by design, but like the square root of depth, not geometrically.
-        Gradients of biases also grow with the number of positions that they are summed over, as in early convolutions.
+        - In pre-norm residual networks the residual stream grows by design, but like the square root of depth and not
+          geometrically.
+        - The gradient of a bias also grows with the number of positions that it is summed over, as in early
+          convolutions.
 
     References:
         He et al., Delving deep into rectifiers, ICCV 2015. Mishkin and Matas, All you need is a good init, ICLR 2016.
@@ -68,11 +77,14 @@ class VarianceWithDepth:
     needs: ClassVar[tuple[str, ...]] = ("act/rms@", "grad/rms@")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.BAD_INITIALISATION: (
-            For("activations grow or fade with depth from the first looks on"),
-            For("and training suffers from it", when=When.ALARM),
+            For("activations grow or fade with depth from the start on"),
+            For("the training suffers from their scale", when=When.ALARM),
         ),
-        Cause.ACTIVATION_EXPLOSION: (For(), For("activations grow with depth, and training suffers", when=When.ALARM)),
-        Cause.DEAD_UNITS: Against("the start made them silent"),
+        Cause.ACTIVATION_EXPLOSION: (
+            For(),
+            For("activations grow with depth, and the training suffers", when=When.ALARM),
+        ),
+        Cause.DEAD_UNITS: Against("the initialisation made the units silent"),
         Cause.VANISHING_GRADIENTS: Against(),
         Cause.LR_TOO_HIGH: Against("activations were out of scale from the start"),
         Cause.NO_LEARNABLE_SIGNAL: Against("signals fade or grow with depth"),
@@ -97,7 +109,7 @@ class VarianceWithDepth:
             state = state._replace(losses=(*state.losses, look.picture.loss))
         state, backward = self._backward(state, look)
         if backward is not None:
-            return self._see(state, look, "gradients of biases", "grad/rms", backward)
+            return self._see(state, look, "grad/rms", backward)
         latest = look.scenes.latest("act/rms")
         looked = look.scene.layers("act/rms") is not None
         if latest is None or not (looked or look.picture.num_losses in (44, 100)):
@@ -105,7 +117,7 @@ class VarianceWithDepth:
         forward = self._chain(latest, fit=0.8)
         if forward is None or self._may_be_time(forward, look):
             return state, ()
-        return self._see(state, look, "activations", "act/rms", forward)
+        return self._see(state, look, "act/rms", forward)
 
     def _may_be_time(self, found: Layers, look: Look) -> bool:
         """Whether weights moved so much between the looks that what differs may be the time, not the depth."""
@@ -113,19 +125,22 @@ class VarianceWithDepth:
         return look.picture.ratio * span > self.moved
 
     def _see(
-        self, state: VarianceWithDepthState, look: Look, what: str, path: str, found: Layers
+        self, state: VarianceWithDepthState, look: Look, path: str, found: Layers
     ) -> tuple[VarianceWithDepthState, Sequence[Sighting]]:
         state = state._replace(since=state.since if state.since >= 0 else look.scene.step)
         first, last = float(found.values[0]), float(found.values[-1])
-        how = "fade" if last < first else "grow"
-        where = "with depth" if path == "act/rms" else "on their way to the output"
-        message = f"{what} {how} {where}: RMS {first:.3g} at {found.names[0]}, {last:.3g} at {found.names[-1]}"
+        ends = found.names[:1] + found.names[-1:]
+        if path == "act/rms":
+            here, there = map(look.scene.kinds.module, ends)
+            what = f"activations {'fade' if last < first else 'grow'} from layer to layer"
+        else:
+            (here, there), what = (f"`{name}`" for name in ends), "gradients of biases grow towards the input"
+        message = f"{what}: their RMS is {amount(first)} at {here} and {amount(last)} at {there}"
         evidence = Evidence(tag=f"{path}@{found.names[-1]}", step=look.scene.step, value=last, expected=first)
         explodes = (last > first) == (path == "act/rms")
         beyond = max(last / first, first / last) > self.spread**2
         alarm = is_hurt(look.picture, soon=beyond) or (explodes and self._begins_badly(state, look))
         severity = Severity.WARNING if alarm else Severity.INFO
-        ends = found.names[:1] + found.names[-1:]
         return state, (Sighting(severity, message, where=ends, evidence=(evidence,), since=state.since),)
 
     def _backward(self, state: VarianceWithDepthState, look: Look) -> tuple[VarianceWithDepthState, Layers | None]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
@@ -19,22 +20,26 @@ class AttentionEntropyCollapses:
     """Attention heads look at a single position only.
 
     What it detects:
-        The relative entropy of a module (1 looks at all keys alike, 0 at one) below `low` at two looks in a row, from
-        above three times that at its first look or low from the start. Information; a warning while training is hurt,
-        or where the loss has stopped falling with more than half of it left.
+        - The relative entropy of a module's attention (1: all keys alike, 0: one key only) is below `low` at two
+          measurements in a row.
+        - Warning: the loss is stuck or has risen far above its start.
+        - Warning: the loss has stopped falling with more than half of it left.
+        - Information: all other cases.
 
     Why it matters:
-        A one-hot softmax passes no gradient to queries and keys: such heads cannot change any more.
+        A softmax that selects one position passes no gradient to queries and keys: such heads cannot change any more.
 
     Evidence:
         `attn/entropy_relative@…`, `attn/entropy_min@…`.
 
     What to do:
-        qk-norm or σReparam, a lower learning rate, a longer warmup; smaller initial query and key weights.
+        - Normalise queries and keys (qk-norm), or reparameterise their weights (σReparam).
+        - Lower the learning rate, or lengthen the warmup.
+        - Make the initial weights of queries and keys smaller.
 
     When it is wrong:
-        Heads that copy the previous token are sharp and healthy; a module's mean over heads then stays above the limit
-        unless all of them are.
+        - Heads that copy the previous token are sharp and healthy. The mean over a module's heads stays above the limit
+          then, unless all heads are of that kind.
 
     References:
         Zhai et al., Stabilizing transformer training by preventing attention entropy collapse, ICML 2023.
@@ -76,9 +81,14 @@ class AttentionEntropyCollapses:
         picture, name = look.picture, found[0]
         stalled = picture.num_losses >= 100 and not picture.is_falling and picture.progress < 0.5
         severity = Severity.WARNING if is_hurt(picture) or stalled else Severity.INFO
-        message = f"relative attention entropy of {name} is {values[name]:.2g}, at first {known[name][0]:.2g}"
+        first = known[name][0]
+        how = f"fell from {amount(first)} to" if first > values[name] else "is"
+        message = (
+            f"the relative attention entropy of {look.scene.kinds.module(name)} {how} {amount(values[name])}: "
+            "nearly all attention goes to one position"
+        )
         evidence = Evidence(
-            tag=f"attn/entropy_relative@{name}", step=look.scene.step, value=values[name], expected=known[name][0]
+            tag=f"attn/entropy_relative@{name}", step=look.scene.step, value=values[name], expected=first
         )
         began = min(known[name][2] for name in found)
         return state, (Sighting(severity, message, where=tuple(found), evidence=(evidence,), since=began),)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
@@ -20,25 +21,31 @@ class AttentionLogitsGrow:
     """The largest attention logit grows without bound.
 
     What it detects:
-        A module's largest softmax input above `limit` and risen at two looks in a row, or above `high` at all, or above
-        `limit` and `growth` times that of the first module that was looked at: modules are alike at the start, so that
-        the first look at any of them is a baseline for all. Information by itself, for heads may be sharp; a warning
-        where training is hurt or its loss has stopped falling well above its best possible, where it is above `high`
-        and still rises, and, within the first 100 steps while more than half of the loss is left, where it grew by
-        `growth` or where all of several modules were above `high` at their first look.
+        - The largest input to a module's softmax is above `high`.
+        - Or it is above `limit`, and has risen at two measurements in a row.
+        - Or it is above `limit`, and is more than `growth` times the first value of the module that was measured first.
+          Modules are alike at the start, so this value is a baseline for all of them.
+        - Warning: the loss is stuck or has risen far above its start, or it has stopped falling with more than half of
+          it left.
+        - Warning: the value is above `high` and still rises.
+        - Warning, within the first 100 steps while more than half of the loss is left: the value has grown `growth`
+          times, or all of several modules were above `high` when they were first measured.
+        - Information: all other cases; heads may be sharp in a healthy training.
 
     Why it matters:
-        Beyond some tens the softmax is one-hot: gradients vanish there, and one step later the loss diverges. It is
-        seen long before the loss moves.
+        With logits of some tens and more the softmax selects a single position. Its gradients vanish, and soon
+        afterwards the loss diverges. The growth is seen long before the loss moves.
 
     Evidence:
-        `attn/logit_max@…`, of sampled queries: a lower bound.
+        `attn/logit_max@…`, taken from a sample of the queries: the true maximum may be higher.
 
     What to do:
-        Normalise queries and keys (qk-norm), lower the learning rate, weight decay on the projections.
+        - Normalise queries and keys (qk-norm).
+        - Lower the learning rate.
+        - Use weight decay on the projections of queries and keys.
 
     When it is wrong:
-        Some healthy heads look at one position with logits of 30 to 50 and stay there.
+        - Some healthy heads look at one position with logits of 30 to 50 and stay there.
 
     References:
         Wortsman et al., Small-scale proxies for large-scale transformer training instabilities, ICLR 2024. Dehghani et
@@ -54,7 +61,10 @@ class AttentionLogitsGrow:
             For(when=When.ALARM),
             For("logits had grown before attention collapsed", when=When.FIRST),
         ),
-        Cause.ATTENTION_ENTROPY_COLLAPSE: (For(), Against("logits had grown before it", when=When.FIRST)),
+        Cause.ATTENTION_ENTROPY_COLLAPSE: (
+            For(),
+            Against("logits had grown before the entropy collapsed", when=When.FIRST),
+        ),
     }
     quiet_steps: ClassVar[int] = 400
 
@@ -90,8 +100,10 @@ class AttentionLogitsGrow:
         alarm = grows or (early and (born or value > self.growth * baseline))
         alarm = alarm or is_hurt(look.picture) or is_stalled(look.picture)
         severity = Severity.WARNING if alarm else Severity.INFO
-        message = f"attention logits of {name} reach {value:.3g}, at the first look {known[name][0]:.3g}"
-        evidence = Evidence(tag=f"attn/logit_max@{name}", step=look.scene.step, value=value, expected=known[name][0])
+        first = known[name][0]
+        before = f", up from {amount(first)} when they were first measured" if value > first else ""
+        message = f"the attention logits of {look.scene.kinds.module(name)} reach {amount(value)}{before}"
+        evidence = Evidence(tag=f"attn/logit_max@{name}", step=look.scene.step, value=value, expected=first)
         return state, (Sighting(severity, message, where=tuple(n for _, n, _ in found), evidence=(evidence,)),)
 
 

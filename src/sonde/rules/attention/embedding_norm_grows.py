@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.parameter_kinds import Kind
+from sonde.core.quantities import amount
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.signals.medians import middle
@@ -21,26 +22,33 @@ class EmbeddingNormGrowsState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbeddingNormGrows:
-    """An embedding grows many times over while the rest of the weights stays as it is.
+    """An embedding becomes many times as large while the rest of the weights keeps its size.
 
     What it detects:
-        The RMS of an embedding (by the class of its module; by its name where the run has no model table), `growth`
-        times that of the first look (counted as `least_start`, the usual one, where it was less) and `relative` times the median growth of all other weights, risen at two looks in
-        a row. Information while the loss falls; a warning past ten times `growth`, where it grew past `growth` within
-        50 steps of a start that was no less than usual, or while training is hurt.
+        - The RMS of an embedding is more than `growth` times its first value. A first value below `least_start`, the
+          usual one, counts as `least_start`.
+        - That growth is more than `relative` times the median growth of all other weights.
+        - The RMS has risen at two measurements in a row.
+        - A parameter is an embedding by the class of its module, or by its name if the run has no model table.
+        - Warning: the growth is above ten times `growth`.
+        - Warning: the growth came within 50 steps, and the first value was at least `least_start`.
+        - Warning: the loss is stuck or has risen far above its start.
+        - Information: all other cases.
 
     Why it matters:
-        The residual stream begins with the embedding: a huge one drowns what blocks add to it, and log Z and the
-        gradient of everything behind it follow.
+        The residual stream begins with the embedding. A huge embedding drowns what the blocks add to the stream, and
+        makes the logits and the gradients behind it huge as well.
 
     Evidence:
         `weight/rms@…` of the embedding against its first value.
 
     What to do:
-        A lower rate for embeddings; weight decay on them; normalise after the embedding.
+        - Use a lower learning rate for embeddings.
+        - Use weight decay on embeddings.
+        - Normalise after the embedding.
 
     When it is wrong:
-        Embeddings that start small may grow several times in healthy training.
+        - Embeddings that start small may become several times as large in a healthy training.
 
     References:
         Takase et al., Spike no more: stabilizing the pre-training of large language models, 2023.
@@ -50,7 +58,7 @@ class EmbeddingNormGrows:
     name: ClassVar[str] = "embedding-norm-grows"
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.EMBEDDING_NORM_GROWTH: For("an embedding grew many times over"),
+        Cause.EMBEDDING_NORM_GROWTH: For("an embedding grew far more than the other weights"),
     }
     quiet_steps: ClassVar[int] = 400
 
@@ -85,8 +93,10 @@ class EmbeddingNormGrows:
         times, name = max(found)
         fast = look.scene.step <= 50 and first[name] >= self.least_start  # from nothing, any step is a large one
         alarm = times > 10 * self.growth or fast or is_hurt(look.picture)
-        since = "at first" if first[name] >= self.least_start else f"the usual start of {self.least_start}"
-        message = f"{name} is {times:.3g} times as large as {since}, other weights {usual:.2g} times"
+        message = (
+            f"the RMS of embedding `{name}` rose from {amount(first[name])} to {amount(now[name])}; other weights are "
+            f"{amount(usual)} times as large as at the start"
+        )
         evidence = Evidence(tag=f"weight/rms@{name}", step=look.scene.step, value=now[name], expected=first[name])
         severity = Severity.WARNING if alarm else Severity.INFO
         return state, (Sighting(severity, message, where=tuple(n for _, n in found), evidence=(evidence,)),)

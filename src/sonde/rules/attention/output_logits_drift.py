@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.core.records import Float64, Int64
 from sonde.rules.progress import is_lost
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
@@ -24,31 +25,36 @@ class OutputLogitsDriftState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutputLogitsDrift:
-    """All output logits wander away together, which the loss does not see.
+    """All output logits drift away together, which the loss does not show.
 
     What it detects:
-        log Z, the log of the softmax's normaliser, farther than `far` from 0 and moving away from it at two looks in a
-        row. Information; a warning where log Z began above `many` (some dozen outputs or more: of few classes it is
-        about the largest logit, which grows with certainty), and the loss is lost, or log Z is `least` times as far as
-        at first while the loss has stopped falling with 15% of it left and gradients have grown by half. Nothing where
-        it began above `many` but below the largest logit: then it did not begin with outputs that are about even.
-        Looks may be far apart: where log Z rose at each of four or more, and at the last no more slowly than on the
-        whole, it counts as having gone on at that pace since, for as long as it was seen to.
+        - log Z, the logarithm of the softmax's normaliser, is farther than `far` from 0, and moved away from 0 at two
+          measurements in a row.
+        - Measurements may be far apart. If log Z moved away at four of them or more, and at the last no more slowly
+          than on average, it counts as having moved on at that pace since.
+        - Nothing is said if the first log Z was above `many` but below the largest logit: the first outputs were not
+          about even then.
+        - Warning: the first log Z was above `many`, and the loss has risen far above its start.
+        - Warning: the first log Z was above `many`, log Z is more than `least` times as far from 0 as at first, the
+          loss has stopped falling with more than 15% of it left, and gradients have grown by half.
+        - Information: all other cases. With few classes log Z is about the largest logit, which grows as the model
+          becomes certain.
 
     Why it matters:
-        Cross-entropy does not change when all logits shift, but their size costs precision, and in fp16 and bf16 it
-        ends in a divergence.
+        Cross-entropy does not change when all logits shift together. But large logits cost precision, and in float16
+        and bf16 the training diverges in the end.
 
     Evidence:
         `logits/log_z`, `logits/absmax`.
 
     What to do:
-        A z-loss w·log²Z, with w = 1e-4 from the start on, or 0.5/|log Z| where it has drifted; weight decay on the
-        output matrix and none on its bias; a lower rate.
+        - Add a z-loss w·log²Z, with w = 1e-4 from the start on, or 0.5/|log Z| once log Z has drifted.
+        - Use weight decay on the output matrix, but not on its bias.
+        - Lower the learning rate.
 
     When it is wrong:
-        Large vocabularies start with log Z = ln V (about 11 at 50,000). A head that is sure of its classes has large
-        logits: log Z is then as large as the largest.
+        - With large vocabularies log Z starts at ln V (about 11 for 50,000 tokens).
+        - A head that is sure of its classes has large logits, and log Z is then as large as the largest one.
 
     References:
         Chowdhery et al., PaLM, 2022 (z-loss). Wortsman et al., ICLR 2024.
@@ -58,7 +64,7 @@ class OutputLogitsDrift:
     name: ClassVar[str] = "output-logits-drift"
     needs: ClassVar[tuple[str, ...]] = ("logits/log_z",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.OUTPUT_LOGIT_DRIFT: (For("log Z wanders away"), For(when=When.ALARM)),
+        Cause.OUTPUT_LOGIT_DRIFT: (For("log Z moves ever farther from zero"), For(when=When.ALARM)),
     }
     quiet_steps: ClassVar[int] = 400
 
@@ -92,7 +98,10 @@ class OutputLogitsDrift:
         alarm = many and ((wide and stalled and grown) or is_lost(picture))
         if not (looked or alarm):
             return state, ()
-        message = f"log Z of the output logits is {state.values[-1]:.3g}, at the first look {state.values[0]:.3g}"
+        message = (
+            f"log Z of the output logits moved from {amount(state.values[0])} to {amount(state.values[-1])} "
+            "since it was first measured"
+        )
         evidence = Evidence(tag="logits/log_z", step=state.steps[-1], value=state.values[-1], expected=state.values[0])
         severity = Severity.WARNING if alarm else Severity.INFO
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.steps[0]),)

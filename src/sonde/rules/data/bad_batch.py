@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.rules.levels import has_level
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 from sonde.rules.scene import Layers
@@ -33,27 +34,33 @@ class BadBatch:
     """One batch is unlike all others.
 
     What it detects:
-        Either the largest magnitude of an input leaves its own past, by `score` robust deviations of its logarithm and
-        `ratio` times: a warning where the loss or the gradient spikes at that step (`score` deviations), information
-        otherwise. Or, inputs not being measured at that step, the loss jumps from an ordinary step to `jump` times its
-        median and 2·`score` deviations, above its start, together with the gradient (`grad_jump` times), while the step
-        before had an ordinary loss, gradient and rate: weights that were fine a step ago, on other data. Not so where
-        more than `tail` of the last losses were half of `score` up: among many outliers none is a bad batch.
+        - Inputs: the largest magnitude of an input is more than `ratio` times its usual value, and its logarithm is
+          more than `score` robust deviations above the past ones. Warning if the loss or the gradient norm spikes at
+          the same step (`score` deviations, the gradient norm also `grad_jump` times its median) or the loss is not
+          finite; information otherwise, and in a training with several optimisers.
+        - Loss, if the inputs were not measured at that step: the loss is above its start, more than `jump` times its
+          median and 2·`score` deviations above it, and the gradient norm is more than `grad_jump` times its median and
+          `score` deviations above it, while the step before had an ordinary loss, gradient norm and learning rate.
+          Always a warning.
+        - Nothing is said of the loss if more than `tail` of the last losses were `score`/2 deviations up: a spike among
+          many outliers does not show a bad batch.
 
     Why it matters:
-        A single corrupt batch can undo what hundreds of steps have learned, or bring an optimiser's moments out of
+        A single corrupt batch can undo what hundreds of steps have learned, or keep an optimiser's moments out of
         balance for as long.
 
     Evidence:
         `batch/absmax@…`, `loss` and `grad/norm` at that step against their medians.
 
     What to do:
-        Look at the batch of that step; skip it, and others like it, where the data are read. Clip the gradient, so that
-        one batch cannot do as much.
+        - Look at the batch of that step.
+        - Skip this batch, and others like it, where the data are read.
+        - Clip the gradient, so that no single batch can do as much harm.
 
     When it is wrong:
-        Data with heavy tails have such batches by nature. A spike that a growing instability prepared shows in the
-        steps before, and is not taken for a bad batch, but one that comes out of the blue (state × batch) is.
+        - Data with heavy tails have such batches by nature.
+        - An instability of the weights that shows for the first time at this step looks the same. One that grew over
+          several steps is not taken for a bad batch.
 
     References:
         Chowdhery et al., PaLM, 2022, section 5.1 (the same batches from another state gave no spike).
@@ -65,18 +72,18 @@ class BadBatch:
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.BAD_BATCH: (
-            For("one batch, right after an ordinary step"),
-            For("its inputs are unlike all others", when=When.PLACED),
+            For("a single batch, right after an ordinary step"),
+            For("the inputs of that batch are unlike all others", when=When.PLACED),
         ),
         Cause.LR_SPIKE: For(),
-        Cause.DEAD_UNITS: Against("a batch unlike all others killed them", when=When.PLACED),
+        Cause.DEAD_UNITS: Against("a batch unlike all others killed the units", when=When.PLACED),
         Cause.EXPLODING_GRADIENTS: Against("the steps before were ordinary"),
         Cause.LR_TOO_HIGH: (
             Against("the steps before were ordinary"),
             Against("a batch unlike all others came first", when=When.PLACED),
         ),
         Cause.WARMUP_TOO_SHORT: Against("a batch unlike all others came first", when=When.PLACED),
-        Cause.WEIGHT_NORM_JUMP: Against("the batch was unlike all others: that moved the weights", when=When.PLACED),
+        Cause.WEIGHT_NORM_JUMP: Against("a batch unlike all others moved the weights", when=When.PLACED),
     }
     quiet_steps: ClassVar[int] = 20
 
@@ -102,7 +109,8 @@ class BadBatch:
             # Of several players some are fed by others.
             severity = Severity.WARNING if hurt and picture.is_alone else Severity.INFO
             first = odd[0]
-            message = f"inputs of step {first.step} reach {first.value:.3g}, usually {first.expected:.3g}"
+            name, usual = first.tag.partition("@")[2], first.expected or math.nan
+            message = f"input `{name}` reaches {amount(first.value)} at step {first.step}; usual is {amount(usual)}"
             return new, (Sighting(severity, message, tuple(item.tag.partition("@")[2] for item in odd), odd),)
         ordinary = state.loss_z < self.score / 2 and state.grad_z < self.score / 2 and not picture.lr_jumped
         ordinary = ordinary and state.tail < self.tail
@@ -118,8 +126,9 @@ class BadBatch:
             Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_median),
         )
         message = (
-            f"loss {picture.loss:.4g} (usually {picture.loss_median:.4g}) and gradient norm {picture.grad_norm:.3g} "
-            f"(usually {picture.grad_median:.3g}) at step {picture.step}, right after an ordinary step"
+            f"right after an ordinary step, the loss of step {picture.step} is {amount(picture.loss)} (usually "
+            f"{amount(picture.loss_median)}) and the gradient norm {amount(picture.grad_norm)} (usually "
+            f"{amount(picture.grad_median)})"
         )
         return new, (Sighting(Severity.WARNING, message, evidence=evidence),)
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount
 from sonde.rules.levels import has_level
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 from sonde.rules.standing import Standing, stand
@@ -25,30 +26,34 @@ class ConstantLabels:
     """All targets are the same.
 
     What it detects:
-        - The targets of the first batches, four of them and 32 examples at least, were the same of all examples.
-        - A warning where the gradient of a cross-entropy shows it, which is negative at the target only.
-        - Also a warning where the batches show it, the targets are no integers, and more than `gone` of the loss is
-          gone: a model that always says the same is then perfect.
-        - Information where the loss's own graph shows it (`loss/trivial` is below `nothing` of the first loss at each
-          of `looks` looks): zeros may be meant, as residuals of an equation are compared with. A warning once `gone` of
-          the loss is gone and validation is still above `unlearned` of its first value, or of the first training loss.
-        - Else information: a loader gives targets that no loss looks at (pictures of one folder for a generator,
-          lengths, masks, zeros for a player that finds its rewards itself).
+        - The targets of the first batches (at least four batches and 32 examples) are the same for all examples.
+        - Or the loss's own graph shows that one constant answer costs nothing: `loss/trivial` is below `nothing` of
+          `loss/zeros` at `looks` measurements.
+        - Warning: the gradient of a cross-entropy, which is negative at the target only, shows that the targets are
+          constant.
+        - Warning: the batches show it, the targets are not integers, and more than `gone` of the loss is gone. A model
+          that always gives the same answer is perfect then.
+        - Warning: the loss's graph shows it, more than `gone` of the loss is gone, and validation is still above
+          `unlearned` of its first value or of the first training loss.
+        - Information: all other cases. A loss may compare with zeros on purpose, and a loader may give targets that no
+          loss looks at.
 
     Why it matters:
-        A model that always says the same is perfect: the loss falls to zero, and nothing is learned.
+        A model that always gives the same answer is perfect on such targets: the loss falls to zero, and nothing is
+        learned.
 
     Evidence:
-        The facts `constant-labels` and `constant-targets` with the value of the targets; `label/num_distinct` of 1.
+        The facts `constant-labels` and `constant-targets` with the value of the targets; `loss/trivial`;
+        `label/num_distinct` of 1.
 
     What to do:
-        Look at where targets are read and put together into batches: a wrong index or column, a forgotten shuffle of
-        sorted data.
+        - Look at where targets are read and put together into batches: a wrong index or a wrong column.
+        - Shuffle data that are sorted by class.
 
     When it is wrong:
-        Players of a game get constant targets for each kind of example (all real, then all made up): where their
-        batches come apart, the first ones are seen together with the others. Data sorted by class that are not shuffled
-        are meant to be found.
+        - The players of a game get constant targets for each kind of example (first all real, then all made up).
+        - Data that are sorted by class have constant targets in the first batches only. This finding is meant: such
+          data should be shuffled.
 
     References:
         Humbatova et al., DeepCrime, ISSTA 2021 (mutations of labels).
@@ -59,8 +64,8 @@ class ConstantLabels:
     needs: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.NO_LEARNABLE_SIGNAL: (For("all targets are alike", when=When.ALARM), For("all targets are alike")),
-        Cause.DATA_NOT_SHUFFLED: For("the first batches are all alike", when=When.ALARM),
-        Cause.TRAIN_EVAL_MISMATCH: Against("constant targets in training explain it"),
+        Cause.DATA_NOT_SHUFFLED: For("the targets of the first batches are all alike", when=When.ALARM),
+        Cause.TRAIN_EVAL_MISMATCH: Against("constant targets in training explain the difference"),
     }
     quiet_steps: ClassVar[int] = 100
 
@@ -90,7 +95,8 @@ class ConstantLabels:
         cost = look.scene.value("loss/trivial")
         if state.is_varied or not math.isfinite(cost) or not look.picture.loss_start > 0:
             return state
-        if cost > self.nothing * look.picture.loss_start:
+        zeros = look.scene.value("loss/zeros")
+        if cost > self.nothing * (zeros if math.isfinite(zeros) else look.picture.loss_start):
             return state._replace(is_varied=True, costs=())
         return state._replace(costs=(*state.costs, cost)[-self.looks :])
 
@@ -98,7 +104,10 @@ class ConstantLabels:
         picture = look.picture
         if len(state.costs) < self.looks or not picture.is_alone:
             return ()
-        message = f"guessing always the same costs {state.costs[-1]:.3g} on the targets that the loss gets"
+        message = (
+            f"one constant answer to all examples has a loss of {amount(state.costs[-1])}: "
+            "all targets that the loss compares with are the same"
+        )
         is_unlearned = picture.val_best > self.unlearned * min(picture.loss_start, picture.val_first)
         severity = Severity.WARNING if self._is_perfect(look) and is_unlearned else Severity.INFO
         return (Sighting(severity, message, since=0),)

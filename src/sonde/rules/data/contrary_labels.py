@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
@@ -21,32 +22,37 @@ class ContraryLabelsState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContraryLabels:
-    """The more a model learns, the farther its training loss stays above validation.
+    """The more a model learns, the farther its training loss stays above its validation loss.
 
     What it detects:
-        r, the training loss over the validation loss of the evaluation *before*, has opened since the second evaluation
-        (`opened` times as wide; a validation set that is merely easier is so from the start), after 200 losses and
-        `least` evaluations, and validation is not low. And one of two things. The training loss has settled (the last
-        three evaluations brought less than 5%) above `high` of what a model without training gets, r is above `apart`
-        and validation above 0.4 of that: what validation shows to be learned does not show in training. Or validation
-        stands still (medians of three of six evaluations) above 0.3 of that, while the training loss, more than 1.4
-        times as high and above half of it, goes on to fall by 3% in that time: what it still learns is not true of
-        other examples, though it has not come as far as they have.
+        - r is the training loss over the validation loss of the evaluation *before*. It is judged from `least`
+          evaluations and 200 losses on.
+        - r is more than `opened` times what it was at the second evaluation (or than 1), and the training loss is above
+          that validation loss by three standard errors. A validation set that is merely easier has a high r from the
+          start.
+        - And one of two: the training loss has settled (less than 5% in three evaluations) above `high` of an untrained
+          model's loss, r is above `apart`, and validation is above 0.4 of an untrained model's loss.
+        - Or validation stands still (medians of three of the last six evaluations) above 0.3 of an untrained model's
+          loss, while the training loss is above half of an untrained model's loss and 1.4 times as high as validation,
+          and still falls by 3%: what training still learns does not hold for other examples.
+        - Always a warning.
 
     Why it matters:
-        A share of the training labels contradicts what the others teach. The model learns the rule first, then those
-        examples by heart.
+        A share of the training labels contradicts what the other labels teach. The model learns the rule first, and
+        then the wrong examples by heart.
 
     Evidence:
         `loss` against the `val/loss` of the evaluation before, at the second evaluation and now.
 
     What to do:
-        Look at the training examples with the largest losses; compare their labels with how those of validation were
-        made. Stop early, or use a loss that is robust to wrong labels.
+        - Look at the training examples with the largest losses.
+        - Compare how the labels of training and of validation were made.
+        - Stop early, or use a loss that is robust to wrong labels.
 
     When it is wrong:
-        Terms that only the training loss has (penalties, auxiliary heads) and that shrink while the rest stands look
-        the same. Mixed labels keep training high on purpose: validation is low then.
+        - A term that only the training loss has (a penalty, an auxiliary head) and that shrinks more slowly than the
+          rest looks the same.
+        - Mixed labels keep the training loss high on purpose. Validation is low then.
 
     References:
         Arpit et al., A closer look at memorization in deep networks, ICML 2017. Zhang et al., Understanding deep
@@ -58,8 +64,8 @@ class ContraryLabels:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.LABEL_NOISE: For("what is learned shows in validation, not in training"),
-        Cause.UNDERFITTING: Against("the rule was learned, and training labels contradict it"),
+        Cause.LABEL_NOISE: For("progress shows in validation, not in training"),
+        Cause.UNDERFITTING: Against("validation shows that the rule was learned"),
         Cause.INSUFFICIENT_CAPACITY: Against("the same model does better on other examples"),
     }
     quiet_steps: ClassVar[int] = 10_000
@@ -96,8 +102,8 @@ class ContraryLabels:
         if not (settled or _is_learned_by_heart(seen, reference)):
             return state, ()
         message = (
-            f"training loss {training:.4g} is {ratio:.3g} times the validation loss of the evaluation before, at the "
-            f"second evaluation it was {state.first:.3g} times: what is learned elsewhere does not hold in training"
+            f"the training loss of {amount(training)} is {amount(ratio)} times the validation loss of the evaluation "
+            f"before ({amount(validation)}); at the second evaluation it was {amount(state.first)} times that loss"
         )
         evidence = (
             Evidence(tag="loss", step=look.scene.step, value=training, expected=validation),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.signals.medians import middle
 
@@ -43,33 +44,36 @@ class DataDrift:
     """The data change while the training runs.
 
     What it detects:
-        Looks are averaged in blocks of eight steps; of more than 32 blocks the oldest are joined. The mean or the
-        standard deviation of a floating-point input lies, in the newer blocks (two at least, and each of the last two),
-        apart from the older ones (three at least) by `score` standard errors and by `change` of the deviation; noise is
-        taken from the differences of neighbouring blocks, and the cut is the place that parts them best. Information; a
-        warning where the loss is `rise` times its best too, no more than `reach` steps after the change (or three
-        looks, where they are rare), and that best was not before the first half of the way to the change was over: a
-        loss that rose long before or long after, as those of reinforcement learning and of curricula do, is not this
-        change's doing. Nor while it comes down again, below 0.3 of its moving average. Or where validation, of the data
-        as they were, says so: it got better up to the change, and the first evaluation after it is a fifth worse than
-        the last one before.
+        - The mean or the standard deviation of a floating-point input differs between the newer and the older batches
+          by `score` standard errors and by `change` of the standard deviation.
+        - Measurements are averaged in blocks of eight steps. The older part has at least three blocks, the newer part
+          at least two, and each of the last two blocks differs. The noise comes from the differences of neighbouring
+          blocks.
+        - Warning: the smoothed loss is more than `rise` times its best value, the change came at most `reach` steps ago
+          (or three measurements, if they are rare), and the best value came after the first half of the way to the
+          change. A loss below 0.3 of its moving average is already coming down, and does not count.
+        - Warning: validation got better up to the change, and the first evaluation after it is worse by more than a
+          fifth.
+        - Information: all other cases, and every case in which the model makes its own data.
 
     Why it matters:
-        What was learned is for other data: the loss rises without any fault of the optimiser, and a validation set from
-        the beginning says less and less.
+        What was learned holds for other data. The loss rises without any fault of the optimiser, and a validation set
+        from the beginning says less and less.
 
     Evidence:
         `batch/mean@…` and `batch/std@…` before and after.
 
     What to do:
-        Find out what changed at that step: a new file, another source, a sensor. Shuffle over the whole set, or
-        normalise each source by itself.
+        - Find out what changed at that step: a new file, another source, a sensor.
+        - Shuffle over the whole data set.
+        - Normalise each source by itself.
 
     When it is wrong:
-        A model that makes its own data, as a player does, changes them on purpose: where it is seen to be called for
-        that, without gradients between its steps, this stays information. Curricula and growing resolutions change the
-        data on purpose; their loss recovers. A task that follows another on purpose makes the validation of the first
-        one worse too. A run of fewer than five blocks has too little of a past.
+        - A model that makes its own data, as a player does, changes them on purpose. If Sonde sees that the model is
+          called without gradients between its steps, the finding stays information.
+        - Curricula and growing resolutions change the data on purpose, and the loss recovers.
+        - A task that follows another on purpose makes the validation loss of the first task worse.
+        - A run of fewer than five blocks has too little of a past to be judged.
 
     References:
         Gama et al., A survey on concept drift adaptation, ACM Computing Surveys 2014.
@@ -79,7 +83,7 @@ class DataDrift:
     name: ClassVar[str] = "data-drift"
     needs: ClassVar[tuple[str, ...]] = ("batch/mean@", "batch/std@")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.DATA_DRIFT: For("input statistics moved and stayed"),
+        Cause.DATA_DRIFT: For("the statistics of an input moved and stayed there"),
         Cause.DATA_NOT_SHUFFLED: For("the inputs move with the targets"),
     }
     quiet_steps: ClassVar[int] = 250
@@ -140,7 +144,7 @@ class DataDrift:
         if best is None:
             return None
         _, quantity, cut, before, after = best
-        word = "mean" if quantity == 1 else "std"
+        word, tag = ("mean", "batch/mean") if quantity == 1 else ("standard deviation", "batch/std")
         picture = look.picture
         hurt = picture.loss_best > 0 and picture.loss_smooth > self.rise * picture.loss_best
         # A loss that has been rising since long before, or began to long after, is not the drift's doing.
@@ -149,8 +153,10 @@ class DataDrift:
         # Nor is it hurt where the new data are learned already, and only the average of the loss is still high.
         hurt = hurt and picture.loss > 0.3 * picture.loss_smooth
         hurt = hurt or _turns(validations, looks[cut].step)
-        message = f"the {word} of input {name} went from {before:.3g} to {after:.3g} by step {looks[cut].step}"
-        evidence = Evidence(tag=f"batch/{word}@{name}", step=look.scene.step, value=after, expected=before)
+        message = (
+            f"the {word} of input `{name}` moved from {amount(before)} to {amount(after)} by step {looks[cut].step:,}"
+        )
+        evidence = Evidence(tag=f"{tag}@{name}", step=look.scene.step, value=after, expected=before)
         severity = Severity.WARNING if hurt and not picture.acts else Severity.INFO
         return Sighting(severity, message, (name,), (evidence,), since=looks[cut].step)
 

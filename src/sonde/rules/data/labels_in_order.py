@@ -7,6 +7,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
+from sonde.core.quantities import share as percent
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
 
 _MOST = 128
@@ -26,13 +28,13 @@ class LabelsInOrder:
     """Batches come in the order of their targets.
 
     What it detects:
-        - Over the last `batches` batches whose targets were measured, of `size` examples or more.
-        - Classes: `share` of the batches hold one class only, and the others mix classes (a mean entropy above `mixed`
-          nats), as at the border between two classes of sorted data. A rare class gives mixed batches with a single
-          foreign example, and so less entropy.
-        - Numbers: the variance of the batches' means is more than `apart` times the mean variance within batches (1
-          over the size of a batch is usual), and neighbouring batches are alike (correlation above `alike`).
-        - A warning, except among several players, and where the model makes what it is trained on.
+        - It is judged over the last `batches` batches whose targets were measured, each of `size` examples or more.
+        - Classes: at least `share` of the batches hold one class only, and the others mix classes (a mean entropy above
+          `mixed` nats), as at the border between two classes of sorted data.
+        - Numbers: the variance of the batches' means is more than `apart` times the mean variance within batches, and
+          neighbouring batches are alike (correlation above `alike`).
+        - Always a warning. Nothing is said in a training with several optimisers, or of a model that makes its own
+          data.
 
     Why it matters:
         Each step pulls towards the targets of the moment, and the next steps undo it. Batch statistics are those of one
@@ -42,12 +44,14 @@ class LabelsInOrder:
         `label/entropy` and `label/num_distinct`, or `label/mean` against `label/std`.
 
     What to do:
-        Shuffle: `DataLoader(..., shuffle=True)`. Where the data are a stream, shuffle within a buffer that is many
-        batches long. Data that were sorted for a split are best shuffled once, on disk.
+        - Shuffle: `DataLoader(..., shuffle=True)`.
+        - If the data are a stream, shuffle within a buffer of many batches.
+        - Shuffle sorted data once, on disk.
 
     When it is wrong:
-        Streams whose targets move slowly by nature (time series that are read in order), one long document or one
-        scene a batch, and lessons that are meant to come class by class.
+        - Targets of a stream may move slowly by nature, as in time series that are read in order.
+        - A batch may be one long document or one scene.
+        - Lessons may come class by class on purpose.
 
     References:
         Bottou, Curiously fast convergence of some stochastic gradient descent algorithms, 2009 (order and shuffling).
@@ -58,10 +62,10 @@ class LabelsInOrder:
     needs: ClassVar[tuple[str, ...]] = ("label/num_distinct", "label/std")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DATA_NOT_SHUFFLED: For("targets come in order"),
-        Cause.DATA_DRIFT: Against("the order of the data explains it"),
-        Cause.LR_TOO_HIGH: Against("the order of the data explains it"),
+        Cause.DATA_DRIFT: Against("the order of the data explains the drift"),
+        Cause.LR_TOO_HIGH: Against("the order of the data explains the rises of the loss"),
         Cause.EXPLODING_GRADIENTS: Against(),
-        Cause.NO_LEARNABLE_SIGNAL: Against("they are not constant, they come in order"),
+        Cause.NO_LEARNABLE_SIGNAL: Against("targets are not constant, they come in order"),
     }
     quiet_steps: ClassVar[int] = 300
 
@@ -101,7 +105,9 @@ class LabelsInOrder:
         pure, mixed = np.mean(entropies == 0), entropies[entropies > 0]
         if not (self.share <= pure < 1 and mixed.mean() > self.mixed):
             return None
-        message = f"{pure:.0%} of the last {len(entropies)} batches hold one class only, though there are several"
+        message = (
+            f"{percent(float(pure))} of the last {len(entropies)} batches hold one class only, others hold several"
+        )
         evidence = Evidence(tag="label/entropy", step=look.scene.step, value=state.entropies[-1])
         return Sighting(Severity.WARNING, message, evidence=(evidence,))
 
@@ -116,8 +122,8 @@ class LabelsInOrder:
         ):
             return None
         message = (
-            f"targets differ by {math.sqrt(between):.3g} from batch to batch and by {math.sqrt(within):.3g} within a "
-            f"batch: they come in order"
+            f"targets differ by {amount(math.sqrt(between))} from batch to batch and by {amount(math.sqrt(within))} "
+            "within a batch: they come in order"
         )
         evidence = Evidence(tag="label/mean", step=look.scene.step, value=state.means[-1])
         return Sighting(Severity.WARNING, message, evidence=(evidence,))

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.rules.course import Course, line_through
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level
@@ -32,37 +33,40 @@ class NoLearnableSignalState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoLearnableSignal:
-    """The loss stays where a predictor that ignores its input gets, although the training works.
+    """The loss stays at what guessing gives, although gradients arrive and weights move.
 
     What it detects:
-        For `patience` steps in a row, after `warmup` losses: the smoothed loss lies within `band` of the entropy of the
-        labels, or never fell more than 3·`band` below its start where that entropy is not known; it does not fall,
-        neither over the last 100 losses nor along the line through all of them (three standard errors; a fall from
-        above that entropy down to it does not count); the gradient has not vanished (at least `least_gradient` of its
-        start); weights move (update ratio above `least_ratio`); gradients of neighbouring steps do not agree (cosine
-        below `most_cosine`, where measured); and the best validation loss is no better. Information as long as the
-        noise could hide a fall by more than `hidden` (two standard errors of the line), then a warning.
-
-        Where the loss over what the best constant answer costs on the very same targets is measured (`loss/relative`),
-        that share is judged instead, from `soon` losses on and after the learning rate's warmup: since it came down to
-        1 it does not fall, and the mean of the later half of its looks is below 1.3 and not surely (by two standard
-        errors) below 1 − `near`. It is a warning where that mean is surely above 1 − `hidden`.
+        - If the cost of the best constant answer on the very same targets is known (`loss/relative`), the loss is
+          judged as a share of that cost, from `soon` losses on and after the warmup of the learning rate. The share
+          does not fall, and the mean of the later half of its measurements is below 1.3 and not surely (by two standard
+          errors) below 1 − `near`.
+        - Otherwise, after `warmup` losses and for `patience` steps in a row, the smoothed loss lies within `band` of
+          the entropy of the labels; if that entropy is not known, the loss never fell more than 3·`band` below its
+          start.
+        - The loss does not fall, neither over the last 100 losses nor along the line through all of them (three
+          standard errors). A fall from above that entropy down to it does not count.
+        - The training works: gradients are at least `least_gradient` of their start, weights move (update ratio above
+          `least_ratio`), and gradients of neighbouring steps do not agree (cosine below `most_cosine`).
+        - The best validation loss is no better than guessing.
+        - Warning: the noise could hide a fall by `hidden` at most. Information: it could hide more.
 
     Why it matters:
-        The labels have nothing to do with the inputs, as the loop hands them over: no setting of the optimiser can
+        As the loop hands them over, the labels have nothing to do with the inputs. No setting of the optimiser can
         help.
 
     Evidence:
-        `loss/relative`, or `loss` against `label/entropy` (or its start), `grad/norm`, `update/ratio`, `val/loss`.
+        `loss/relative`, or `loss` against `label/entropy` or against its start; `grad/norm`, `update/ratio`,
+        `val/loss`.
 
     What to do:
-        Look at some examples with their labels as the loss gets them: shuffled by themselves, off by one row, the wrong
-        column, padding that is not masked.
+        - Look at some examples with their labels, as the loss gets them.
+        - Look for labels that were shuffled by themselves or are off by one row, for a wrong column, and for padding
+          that is not masked.
 
     When it is wrong:
-        Tasks that are hopeless for another reason: inputs without the information, a model that cannot represent it, a
-        rate far too high that kills all units at the start. Some tasks (parities, grokking) stay at chance for very
-        long and then are learned.
+        - The task may be hopeless for another reason: inputs without the information, a model that cannot represent the
+          answer, or a rate so high that it killed all units at the start.
+        - Some tasks (parities, grokking) stay at the level of guessing for very long before they are learned.
 
     References:
         Zhang et al., Understanding deep learning requires rethinking generalization, ICLR 2017 (random labels).
@@ -73,10 +77,10 @@ class NoLearnableSignal:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.NO_LEARNABLE_SIGNAL: For("at the trivial predictor with healthy gradients"),
-        Cause.LONG_SEQUENCE: For("nothing of what was long ago arrives"),
-        Cause.UNDERFITTING: Against("not even the trivial predictor is beaten"),
-        Cause.GAIN_DRIFT: Against("nothing was learned before it either"),
+        Cause.NO_LEARNABLE_SIGNAL: For("the loss stays at guessing with healthy gradients"),
+        Cause.LONG_SEQUENCE: For("nothing from far back in the sequence arrives"),
+        Cause.UNDERFITTING: Against("training does not even beat guessing"),
+        Cause.GAIN_DRIFT: Against("nothing was learned before the gains drifted"),
         Cause.LR_TOO_LOW: Against("weights and gradients move"),
         Cause.TRAIN_EVAL_MISMATCH: Against("training does no better than guessing by its own targets"),
     }
@@ -126,7 +130,7 @@ class NoLearnableSignal:
             return state, ()
         is_sure = most_fall(state.course) < self.hidden * picture.loss_start
         expected = trivial if is_known else picture.loss_start
-        word = "what ignoring the inputs gives" if is_known else "its start"
+        word = "guessing" if is_known else "its start"
         return state, (self._sighting(look, word, expected, num, is_sure),)
 
     def _by_shares(
@@ -147,7 +151,7 @@ class NoLearnableSignal:
         if picture.val_best < (1 - _BETTER) * picture.trivial:
             return state, ()
         is_sure = mean - 2 * error > 1 - self.hidden
-        what = "what ignoring the inputs gives"
+        what = "guessing"
         return state, (self._sighting(look, what, picture.trivial, self.patience, is_sure),)
 
     def _works(self, look: Look) -> bool:
@@ -162,7 +166,8 @@ class NoLearnableSignal:
     def _sighting(self, look: Look, word: str, expected: float, num: int, is_sure: bool) -> Sighting:
         picture = look.picture
         message = (
-            f"loss {picture.loss_smooth:.4g} has not left {word} ({expected:.4g}), though weights and gradients move"
+            f"the loss of {amount(picture.loss_smooth)} is not clearly better than {word} ({amount(expected)}), "
+            "although gradients arrive and weights move"
         )
         evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=expected)]
         if math.isfinite(picture.grad_norm):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sonde.core.quantities import count
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 from sonde.rules.standing import Standing, stand
 
@@ -13,21 +14,23 @@ class NonfiniteInput:
     """The data hold NaN or infinity.
 
     What it detects:
-        NaN or infinite values among the inputs of a model, or among its targets, at any step at which they were looked
-        at.
+        - At least one input of a model, or one target, is NaN or infinite at a step at which the batch was measured.
+        - Always critical.
 
     Why it matters:
-        One such value makes the loss and then every weight NaN within a step, and nothing brings them back.
+        One such value makes the loss NaN, and one step later every weight. No later step brings the weights back.
 
     Evidence:
         `batch/nonfinite@…` and `label/nonfinite` above 0, at the step of the batch; or the fact `nonfinite-input`.
 
     What to do:
-        Look at that batch. Missing values, logarithms of zero, divisions by a deviation of zero and overflow in float16
-        make them: filter the rows or replace the values where the data are read.
+        - Look at that batch.
+        - Look for missing values, logarithms of zero, divisions by a deviation of zero, and overflow in float16.
+        - Filter these rows, or replace these values, where the data are read.
 
     When it is wrong:
-        Models that take NaN for "missing" on purpose and mask it. Batches between two looks are not seen.
+        - Some models take NaN for "missing" on purpose and mask it.
+        - Batches between two measurements are not seen.
 
     References:
         Zhang et al., An empirical study on TensorFlow program bugs, ISSTA 2018.
@@ -38,7 +41,7 @@ class NonfiniteInput:
     onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("batch/nonfinite@",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.NONFINITE_INPUT: For("the batch itself holds them"),
+        Cause.NONFINITE_INPUT: For("the batch itself holds NaN or infinity"),
         Cause.LR_TOO_HIGH: Against("the input was not finite to begin with"),
         Cause.PRECISION_OVERFLOW: Against("the input was not finite to begin with"),
     }
@@ -64,7 +67,9 @@ class NonfiniteInput:
             found.append(("label/nonfinite", "targets", look.scene.value("label/nonfinite")))
         if found:
             evidence = tuple(Evidence(tag=tag, step=step, value=value, expected=0.0) for tag, _, value in found)
-            message = f"{found[0][2]:.0f} values of the batch of step {step} are NaN or infinite, in {found[0][1]}"
+            tag, name, num = found[0]
+            place = "among the targets" if tag == "label/nonfinite" else f"in input `{name}`"
+            message = f"the batch of step {step:,} has {count(round(num), 'NaN or infinite value')} {place}"
             where = tuple(name for _, name, _ in found)
             return state, (Sighting(Severity.CRITICAL, message, where, evidence),)
         if state.since != known:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sonde.core.quantities import amount
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 from sonde.rules.standing import Standing, stand
@@ -12,30 +13,33 @@ from sonde.rules.standing import Standing, stand
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnnormalisedInputs:
-    """The first layer gets features that are far from mean 0 and deviation 1, or of very different scales.
+    """The first layer gets features far from mean 0 and deviation 1, or of very different scales.
 
     What it detects:
-        What enters the model's first linear or convolutional layer, after whatever normalises it, has a feature of
-        standard deviation above `most_std`, features whose deviations differ by more than `most_spread`, the largest
-        above `least_std` (else some are merely quiet: rare categories, slow waves of a position, black borders), or a
-        mean more than `most_offset` of the largest deviation. A warning where the training is lost or not finite, where
-        it is stuck (from 40 losses on where nothing can have gone), and from `patience` losses on unless the loss is
-        nearly gone; information before that.
+        - It looks at the inputs of the model's first linear or convolutional layer, after any layer that normalises
+          them.
+        - A feature has a standard deviation above `most_std`.
+        - Or the deviations of the features differ by more than `most_spread` times, and the largest is above
+          `least_std`. Below that some features are merely quiet: rare categories, black borders.
+        - Or a mean is more than `most_offset` times the largest deviation away from 0.
+        - Warning: the loss is not finite, is stuck (judged from 40 losses on), or has risen far above its start.
+        - Warning: after `patience` losses, unless the loss is nearly gone.
+        - Information: before that.
 
     Why it matters:
-        The curvature of the first layer goes with the square of the inputs' scale: a rate that is stable for the
-        largest feature is far too low for the others, and the usual rates diverge.
+        The curvature of the first layer goes with the square of the inputs' scale. A rate that is stable for the
+        largest feature is far too low for the other features, and at the usual rates the training diverges.
 
     Evidence:
-        The fact `input-scale`: deviation, spread and offset; `batch/scale_spread@…`, `batch/feature_std_max@…`.
+        The fact `input-scale` with deviation, spread and offset; `batch/scale_spread@…`, `batch/feature_std_max@…`.
 
     What to do:
-        Bring each feature to mean 0 and deviation 1, by the training set's statistics; or begin the model with a
-        `BatchNorm`.
+        - Bring each feature to mean 0 and deviation 1, by the statistics of the training set.
+        - Or begin the model with a `BatchNorm`.
 
     When it is wrong:
-        Models whose first layer was initialised for such inputs. Layers in the order in which they were made are taken
-        for the order in which they are called.
+        - The first layer may have been initialised for such inputs.
+        - Sonde takes the layer that was made first for the layer that is called first.
 
     References:
         LeCun et al., Efficient BackProp, 1998, section 4.3.
@@ -45,12 +49,12 @@ class UnnormalisedInputs:
     name: ClassVar[str] = "unnormalised-inputs"
     needs: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.UNNORMALISED_INPUTS: (For("what the first layer gets is out of scale"), For(when=When.ALARM)),
-        Cause.DEAD_UNITS: Against("the inputs' scale may have killed them"),
-        Cause.BAD_INITIALISATION: Against("the inputs' scale explains it"),
+        Cause.UNNORMALISED_INPUTS: (For("the inputs of the first layer are out of scale"), For(when=When.ALARM)),
+        Cause.DEAD_UNITS: Against("the inputs' scale may have killed the units"),
+        Cause.BAD_INITIALISATION: Against("the inputs' scale explains the bad start"),
         Cause.WARMUP_TOO_SHORT: Against("the inputs' scale explains too large steps"),
-        Cause.ACTIVATION_EXPLOSION: Against("the inputs' scale explains it"),
-        Cause.EXPLODING_GRADIENTS: Against("the inputs' scale explains them"),
+        Cause.ACTIVATION_EXPLOSION: Against("the inputs' scale explains large activations"),
+        Cause.EXPLODING_GRADIENTS: Against("the inputs' scale explains large gradients"),
         Cause.LR_TOO_HIGH: Against("the inputs' scale explains too large steps"),
     }
     quiet_steps: ClassVar[int] = 100
@@ -74,7 +78,8 @@ class UnnormalisedInputs:
         picture = look.picture
         lasts = picture.num_losses >= self.patience and not picture.is_solved
         severity = Severity.WARNING if blown or lasts or is_hurt(picture, soon=True) else Severity.INFO
-        message = f"{state.where[0] if state.where else 'the first layer'} gets {' and '.join(self._reasons(state))}"
+        layer = look.scene.kinds.module(state.where[0]) if state.where else "the first layer"
+        message = f"{layer} gets {' and '.join(self._reasons(state))}"
         return state, (Sighting(severity, message, state.where, since=state.since),)
 
     def _is_off(self, fact: Standing) -> bool:
@@ -84,9 +89,9 @@ class UnnormalisedInputs:
         spread, offset = fact.get("spread"), fact.get("offset") / fact.value if fact.value > 0 else float("nan")
         reasons = []
         if spread > self.most_spread and fact.value > self.least_std:
-            reasons.append(f"features of deviations {spread:.3g}× apart")
+            reasons.append(f"features whose standard deviations differ by a factor of {amount(spread)}")
         if fact.value > self.most_std:
-            reasons.append(f"a feature of deviation {fact.value:.3g}")
+            reasons.append(f"a feature with a standard deviation of {amount(fact.value)}")
         if offset > self.most_offset:
-            reasons.append(f"a mean {offset:.3g} deviations from 0")
+            reasons.append(f"a mean that is {amount(offset)} standard deviations away from 0")
         return reasons

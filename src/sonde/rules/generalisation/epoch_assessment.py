@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sonde.core.quantities import share as percent
 from sonde.rules.generalisation.assessment import Assessment, assess
 from sonde.rules.generalisation.epochs import Epochs
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 
 _CAUSES = {
     "overfitting": "validation rises while training falls",
-    "diverging": "the training loss is above its first",
-    "underfitting": "both losses are high and slow",
+    "diverging": "the training loss is above its first value",
+    "underfitting": "both losses are high and fall slowly",
     "plateau": "validation has stood still for several epochs",
     "slowing": "validation hardly improves",
 }
@@ -22,26 +23,38 @@ class EpochAssessment:
     """The verdict on the epochs so far is not "healthy".
 
     What it detects:
-        By `assess` over the epochs (over all evaluations, where no epochs are recorded), from `least` on: validation
-        improves by less than `least_improvement` (slowing), `patience` times in a row (plateau), rises while training
-        falls with a gap above `widest_gap` (overfitting), has come down by less than a quarter and is slow
-        (underfitting); and after the epochs `rate_epochs` and every one after the last of them, whether the learning
-        rate moved anything. The last improvement is told with its band: poor below `least_improvement`, acceptable up
-        to `good_improvement`, good above. Information only: the rules GEN001, GEN002, LOS003 and LOS004 raise the
-        alarms, each with its test against noise. The numbers are the series `evaluation/improvement_rate`,
-        `evaluation/train_val_gap` and `evaluation/plateau_detected`.
+        - It is judged after each epoch from the epoch `least` on. If no epochs are recorded, each evaluation counts as
+          one.
+        - *slowing*: the validation loss improves by less than `least_improvement`.
+        - *plateau*: the validation loss changes by less than `least_improvement` in `patience` epochs in a row.
+        - *overfitting*: the validation loss is above its best while the training loss still falls, and the gap is above
+          `widest_gap`, or validation is 10% above its best.
+        - *underfitting*: from three epochs on, the validation loss has come down by less than a quarter, the last epoch
+          brought less than 5%, and the gap is below 10%.
+        - *diverging*: the training loss is above its first value, and the training or the validation loss is by more
+          than 10%.
+        - After the epochs in `rate_epochs`, and after every epoch that follows them, the message also says whether the
+          learning rate moved the losses.
+        - The last improvement is called poor below `least_improvement`, acceptable up to `good_improvement`, and good
+          above.
+        - Always information. GEN001, GEN002, LOS003 and LOS004 raise the alarms, each with a test against noise.
 
     Why it matters:
         It is the summary that one would make by eye after each epoch.
 
     Evidence:
-        `val/loss` now and one epoch before, the training `loss`.
+        `val/loss` now and one epoch before, and the training `loss`. The numbers are also recorded:
+        `evaluation/improvement_rate`, `evaluation/train_val_gap` and `evaluation/plateau_detected`.
 
     What to do:
-        Overfitting: regularise or stop. Underfitting: raise rate or capacity. Slowing: decay the rate, or be content.
+        - Overfitting: regularise, or stop.
+        - Underfitting: raise the learning rate or the capacity.
+        - Slowing or plateau: decay the learning rate, or stop if the loss is good enough.
+        - Diverging: lower the learning rate.
 
     When it is wrong:
-        A converged run is slow too. Evaluations a few steps apart differ by less than 1% in any run.
+        - A run that has converged is slow too.
+        - Evaluations a few steps apart differ by less than 1% in any run.
 
     References:
         Prechelt, Early stopping: but when?, 1998.
@@ -98,10 +111,11 @@ class EpochAssessment:
         assessment = self.assessed(state)
         if assessment.verdict not in _CAUSES:
             return state, ()
-        rate = f", learning rate {assessment.learning_rate}" if self.judges_rate(state.number) else ""
+        rate = f"; learning rate {assessment.learning_rate.replace('-', ' ')}" if self.judges_rate(state.number) else ""
+        moved = f"{'up' if assessment.improvement_rate < 0 else 'down'} by {percent(abs(assessment.improvement_rate))}"
         message = (
-            f"{assessment.verdict}: {_CAUSES[assessment.verdict]} ({assessment.improvement_rate:+.1%} since the epoch "
-            f"before, {assessment.progress} progress, gap {assessment.gap:.0%}{rate})"
+            f"{assessment.verdict}: {_CAUSES[assessment.verdict]} (validation loss {moved} in the last epoch, "
+            f"{assessment.progress} progress; gap to training {percent(assessment.gap)}{rate})"
         )
         evidence = (
             Evidence(tag="val/loss", step=look.scene.step, value=ended.validations[-1], expected=ended.validations[-2]),

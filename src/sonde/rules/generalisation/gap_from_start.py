@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
@@ -15,38 +16,42 @@ _RECENT = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GapFromStart:
-    """Validation disagrees with training from the first evaluation on, or jumps about.
+    """The validation loss disagrees with the training loss from the first evaluation on, or jumps about.
 
     What it detects:
-        At each of the first `least` evaluations validation was more than `factor` times the training loss and a tenth
-        of an untrained model's loss above it: the gap did not grow by learning by heart, it was there. Or validation is
-        erratic: the median move from one evaluation to the next is above `jump`, up as often as down, while the
-        training loss falls. Information, but a warning in two cases of the first, asked once, as soon as there have
-        been `judged` losses (running statistics settle late), and if training has come down to half of an untrained
-        model's loss or less. *Apart*: less than half of what training learned shows in validation, which fell by less
-        than a quarter of what training fell (as logarithms). *In other units*: validation is more than `units` times
-        the training loss, each time by a factor within 30% of the first, below what an untrained model gets in
-        training, and falls with it: the two do not average over the same things.
-
-        One evaluation is enough for a warning where it is the first of all, comes after `soon` losses or more, and has
-        a gap beyond what settling explains: by the mean of the last ten losses training is below 0.4 of an untrained
-        model's loss, validation is more than `plain` times as large, and less than half of what training learned shows
-        in it.
+        - Apart from the start: at each of the first `least` evaluations the validation loss was more than `factor`
+          times the training loss, and above it by a tenth of an untrained model's loss. Such a gap does not come from
+          learning by heart.
+        - Erratic: the median change from one evaluation to the next is above `jump` (as a logarithm), up about as often
+          as down, while the training loss falls.
+        - Warning, judged once after `judged` losses, if the training loss is half of an untrained model's or less:
+          validation shows less than half of what training learned, and fell by less than a quarter of what training
+          fell (as logarithms).
+        - Warning, judged likewise: the losses are in other units. Validation is more than `units` times the training
+          loss, by the same factor each time (within 30%), below an untrained model's loss, and falls with the training
+          loss.
+        - Warning at the first evaluation of all, after `soon` losses or more, of a model with a batch norm (or of which
+          nothing is known): training is below 0.4 of an untrained
+          model's loss by the mean of the last ten losses, validation is more than `plain` times as large, and shows
+          less than half of what training learned.
+        - Information: all other cases.
 
     Why it matters:
-        It speaks for a difference between the two modes or the two data sets: dropout or batch statistics in
-        evaluation, stale running statistics, other preprocessing.
+        The two modes or the two data sets differ: dropout or batch statistics in evaluation, running statistics that
+        lag behind, or other preprocessing.
 
     Evidence:
         `val/loss` against the training `loss` of the same time.
 
     What to do:
-        Evaluate one training batch in both modes. Check `model.eval()`, batch norm's momentum and preprocessing, and
-        that both losses are means over the same things (padding that one of them masks, `reduction`).
+        - Evaluate one training batch in both modes.
+        - Check `model.eval()`, batch norm's momentum, and the preprocessing.
+        - Check that both losses are means over the same things: padding that only one of them masks, `reduction`.
 
     When it is wrong:
-        Validation data may be harder by design (another domain, no augmentation in training). Where the first
-        evaluation comes after many epochs over few examples, it is plain overfitting.
+        - Validation data may be harder by design (another domain), or easier training data may (no augmentation).
+        - If the first evaluation comes after many epochs over few examples, the gap is plain overfitting.
+        - Running statistics settle late, so the first evaluations may disagree in a healthy run.
 
     References:
         Ioffe and Szegedy, Batch normalization, ICML 2015 (inference by running statistics).
@@ -59,7 +64,7 @@ class GapFromStart:
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.WRONG_LOSS_REDUCTION: For("the two losses differ by a steady factor", when=When.ALARM),
         Cause.TRAIN_EVAL_MISMATCH: (For("validation disagrees from the first evaluation on"), For(when=When.ALARM)),
-        Cause.BATCHNORM_SMALL_BATCH: For("running statistics disagree with batches"),
+        Cause.BATCHNORM_SMALL_BATCH: For("running statistics may disagree with those of batches"),
         Cause.TRAIN_MODE_IN_EVALUATION: For("validation is noisy or bad from the start"),
         Cause.MISSING_LR_DECAY: For("validation jumps about with the weights"),
         Cause.OVERFITTING: Against("the gap was there from the start"),
@@ -88,7 +93,7 @@ class GapFromStart:
             return state, ()
         if state.num == 1 and self._is_plain(state, look, recent):
             shown = state._replace(trainings=(float(np.nanmean(recent)),))
-            return state, (self._sighting("at the first evaluation", shown, look, Severity.WARNING),)
+            return state, (self._sighting("they are far apart at the first evaluation", shown, look, Severity.WARNING),)
         if state.num < self.least:
             return state, ()
         validations, trainings = np.array(state.validations), np.array(state.trainings)
@@ -98,18 +103,19 @@ class GapFromStart:
         just = now >= self.judged and (state.num == self.least or now - int(np.diff(state.steps[-2:])[0]) < self.judged)
         if above.all() and (state.num == self.least or just):
             severity = self._severity(state, look) if just else Severity.INFO
-            return state, (self._sighting("from the first evaluation on", state, look, severity),)
+            return state, (self._sighting("they are apart from the first evaluation on", state, look, severity),)
         erratic = False
         if state.num >= 6 and validations.min() > 0:
             moves = np.diff(np.log(validations[-8:]))
             both_ways = 0.3 <= np.mean(moves > 0) <= 0.7
             large = np.median(np.abs(moves)) > self.jump and float(np.ptp(validations[-8:])) > floor
             erratic = bool(both_ways and large and trainings[-1] < trainings[-8:][0])
-        return state, (self._sighting("and jumps about", state, look),) if erratic else ()
+        return state, (self._sighting("validation jumps up and down", state, look),) if erratic else ()
 
     def _is_plain(self, state: Evaluations, look: Look, recent: tuple[float, ...]) -> bool:
         """Whether the gap of the first evaluation is too large for statistics that have yet to settle."""
-        if look.picture.num_losses < self.soon or not has_level(look):
+        model = look.scene.kinds.model
+        if look.picture.num_losses < self.soon or not has_level(look) or (model and not model.is_batch_normed):
             return False
         training, validation = float(np.nanmean(recent)), state.first
         reference = float(np.fmax(untrained(look.picture), state.start))
@@ -134,7 +140,7 @@ class GapFromStart:
 
     def _sighting(self, how: str, state: Evaluations, look: Look, severity: Severity = Severity.INFO) -> Sighting:
         validation, training = state.validations[-1], state.trainings[-1]
-        message = f"validation loss {validation:.4g} against {training:.4g} in training, {how}"
+        message = f"the validation loss is {amount(validation)} and the training loss {amount(training)}: {how}"
         evidence = (
             Evidence(tag="val/loss", step=look.scene.step, value=validation, expected=training),
             Evidence(tag="loss", step=look.scene.step, value=training),

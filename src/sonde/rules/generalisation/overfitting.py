@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.generalisation.turns import Turn, clear_turn
 from sonde.rules.levels import untrained
@@ -20,40 +21,39 @@ class Overfitting:
     """Validation gets worse while training goes on getting better.
 
     What it detects:
-        The last `patience` validation losses (a quarter of them where there are many) are above the best by more than
-        three times their own noise (from second differences; of those since the best only, once they are seven), by 2%,
-        and by `least_rise` of what an untrained model gets, so that a solved task cannot overfit; the best is the
-        lowest median of as many in a row before them. The training loss has fallen by 5% since then. From five
-        evaluations and 30 steps on it is a warning where validation is 10% above its best, or where the gap says the
-        same: above `wide` times the training loss (which counts as at least a tenth of the first validation loss). Half
-        of `least_rise` is then enough, where validation is above 0.3 of what an untrained model gets. Else information,
-        as where validation was never below an untrained model's loss by `learned`: nothing general was learned then
-        that could be lost (validation has other tasks or other data, or labels are learned by heart that mean nothing).
-
-        Four to eight evaluations are too few for that test, and must show it to the eye (`clear_turn`): a smooth turn
-        of validation by `early_rise`, training that fell at every one, a gap that was small and widened every time. It
-        is a warning where training has fallen by a quarter since then and validation is more than twice as large, 3%
-        above its best, and above 0.3 of what an untrained model gets; else information.
-
-        Three evaluations are enough where the two losses have come far apart: after the best evaluation training has
-        halved while two evaluations or more were no better and the last is 2% worse; validation is above `far` times
-        the training loss and above 0.2 of what an untrained model gets, and began within 50% of the training loss.
-        Nothing of this is an alarm where the level of the loss says nothing: several players, losses that other things
-        than the optimiser's steps have raised.
+        - Lasting rise: the last `patience` validation losses (a quarter of all, if there are many) are above the best
+          by three times the evaluations' own noise, by 2%, and by `least_rise` of an untrained model's loss. The
+          training loss has fallen by 5% since the best evaluation.
+        - A lasting rise is a warning from five evaluations and 30 steps on, if validation is 10% above its best, or
+          exceeds the training loss by `wide` times the training loss. With such a wide gap half of `least_rise` is
+          enough if validation is above 0.3 of an untrained model's loss.
+        - A lasting rise is information if validation was never below an untrained model's loss by `learned`: nothing
+          general was learned that could be lost.
+        - Early turn, in four to eight evaluations: validation turned smoothly and rose by `early_rise`, the training
+          loss fell at every evaluation, and the gap was small at first and widened every time.
+        - An early turn is a warning if since the best evaluation the training loss has fallen by a quarter, and
+          validation is more than twice the training loss, 3% above its best and above 0.3 of an untrained model's loss.
+        - Far apart, from three evaluations on: since the best evaluation the training loss has halved, two evaluations
+          or more were no better, and the last one is 2% worse. Validation is above `far` times the training loss and
+          above 0.2 of an untrained model's loss, and began within 50% of the training loss. This is a warning.
+        - Always information with several optimisers, and if the loss has risen by something other than the optimiser's
+          steps.
 
     Why it matters:
-        From the best evaluation on, the model learns its examples by heart and forgets what is general.
+        After the best evaluation, the model learns its examples by heart and forgets what is general.
 
     Evidence:
         `val/loss` now and at its best; the training `loss` at both times.
 
     What to do:
-        Keep the weights of the best evaluation. More data or augmentation, dropout 0.1, weight decay 0.01, label
-        smoothing 0.1, a smaller model, or stop there.
+        - Keep the weights of the best evaluation, or stop there.
+        - Use more data or augmentation.
+        - Regularise: dropout 0.1, weight decay 0.01, label smoothing 0.1.
+        - Use a smaller model.
 
     When it is wrong:
-        The loss may rise by overconfidence while accuracy still improves. A validation set of few examples is noisy in
-        ways that its own course does not show.
+        - The loss may rise through overconfidence while the accuracy still improves.
+        - A validation set of few examples is noisy in ways that its own course does not show.
 
     References:
         Prechelt, Early stopping: but when?, 1998. Guo et al., On calibration of modern neural networks, ICML 2017 (loss
@@ -68,10 +68,10 @@ class Overfitting:
         Cause.OVERFITTING: (For("validation rises while training falls"), For(when=When.ALARM)),
         Cause.MISSING_REGULARISATION: (For("validation rises while training falls"), For(when=When.ALARM)),
         Cause.LABEL_NOISE: For("wrong labels are learned by heart late"),
-        Cause.INSUFFICIENT_CAPACITY: Against("validation turned: there is capacity"),
-        Cause.PLATEAU: Against("validation does not stand still, it rises"),
+        Cause.INSUFFICIENT_CAPACITY: Against("the model has the capacity to learn by heart"),
+        Cause.PLATEAU: Against("validation rises and does not stand still"),
         Cause.WARMUP_TOO_SHORT: Against("training went well after its first steps", when=When.ALARM),
-        Cause.UNDERFITTING: Against("validation turned: it fits too well"),
+        Cause.UNDERFITTING: Against("the model fits its examples too well, not too little"),
         Cause.LR_TOO_HIGH: Against("training went well at this rate: its loss fell", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 10_000
@@ -100,8 +100,8 @@ class Overfitting:
         if not look.picture.is_alone or look.picture.is_moved:
             severity = Severity.INFO
         message = (
-            f"validation loss {turn.now:.4g}, up from {turn.best:.4g} at step {turn.step}, "
-            f"while the training loss fell from {turn.best_training:.4g} to {turn.training:.4g}"
+            f"the validation loss rose from {amount(turn.best)} at step {turn.step:,} to {amount(turn.now)}, "
+            f"while the training loss fell from {amount(turn.best_training)} to {amount(turn.training)}"
         )
         evidence = (
             Evidence(tag="val/loss", step=look.scene.step, value=state.validations[-1], expected=turn.best),

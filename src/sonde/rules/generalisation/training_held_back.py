@@ -7,6 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from sonde.core.quantities import amount
+from sonde.core.quantities import share as percent
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
@@ -14,27 +16,33 @@ from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset,
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingHeldBack:
-    """Training stays above the validation of the evaluation before, although it has fallen since.
+    """The training loss stays above the validation loss of the evaluation before, although it has fallen since.
 
     What it detects:
-        After `least` evaluations and 200 steps the training loss is above the validation loss of the evaluation
-        *before* by three standard errors, and one of two things besides. It is above it by 5% and still above `held` of
-        what a model without training gets, which it was not at the first evaluation: the model that is evaluated is
-        better than the one that is trained. Or it is above `high` and 40% above validation, which stands still (medians
-        of three of at least six evaluations) at `stands` or more: training labels are worse than those of validation.
+        - After `least` evaluations and 200 losses, the training loss is above the validation loss of the evaluation
+          *before* by three standard errors.
+        - And one of two: the training loss is above it by 5% and above `held` of an untrained model's loss, and was not
+          above validation at the first evaluation. The model that is evaluated is better than the model that is
+          trained.
+        - Or validation stands still (medians of three of the last six evaluations) above `stands` of an untrained
+          model's loss, and the training loss is 40% above validation and above `high` of an untrained model's loss. The
+          training labels are worse than those of validation.
+        - Always a warning.
 
     Why it matters:
-        Something that is there in training only costs most of what could be learned.
+        Dropout, augmentation or wrong labels, which only training has, cost most of what could be learned.
 
     Evidence:
         `loss` against the `val/loss` of the evaluation before, and that against what guessing gives.
 
     What to do:
-        Less dropout and augmentation, and a look at some training labels.
+        - Use less dropout and less augmentation.
+        - Look at the labels of some training examples.
 
     When it is wrong:
-        Mixed or smoothed labels and heavy augmentation hold training back on purpose. A validation set that is easier
-        than the training data is taken for it where training was not above it at the first evaluation.
+        - Mixed or smoothed labels and heavy augmentation hold training back on purpose.
+        - A validation set that is easier than the training data looks the same if training was not above it at the
+          first evaluation.
 
     References:
         Srivastava et al., Dropout, JMLR 2014 (training is noisier than the network that is tested). Goodfellow, Bengio
@@ -46,10 +54,10 @@ class TrainingHeldBack:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.UNDERFITTING: For("what is there in training only holds it back"),
+        Cause.UNDERFITTING: For("something that only training has holds the model back"),
         Cause.LABEL_NOISE: For("training stays above validation"),
         Cause.OVERFITTING: Against("training itself has not come far"),
-        Cause.PLATEAU: Against("it never came down far"),
+        Cause.PLATEAU: Against("the loss never came down far"),
         Cause.SATURATED_UNITS: Against("flat units would hold evaluation back as much as training"),
         Cause.INSUFFICIENT_CAPACITY: Against("the same model does better in evaluation"),
         Cause.DEAD_UNITS: Against("silent units would hold evaluation back as much as training"),
@@ -80,8 +88,8 @@ class TrainingHeldBack:
         if not (late or self._stands(state, reference)):
             return state, ()
         message = (
-            f"training loss {training:.4g}, {training / reference:.0%} of what it is without training, stays above the "
-            f"validation loss of the evaluation before ({validation:.4g}): what holds training back is not there"
+            f"the training loss of {amount(training)}, {percent(training / reference)} of an untrained model's, stays "
+            f"above the validation loss of the evaluation before ({amount(validation)})"
         )
         evidence = (
             Evidence(tag="loss", step=look.scene.step, value=training, expected=validation),

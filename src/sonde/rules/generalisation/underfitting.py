@@ -8,6 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from sonde.core.quantities import amount, count
+from sonde.core.quantities import share as percent
 from sonde.rules.depth import latest_typical
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
@@ -20,39 +22,44 @@ _CRAWLING = {7: 0.8, 8: 0.8, 9: 1.0, 10: 1.0}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Underfitting:
-    """Training and validation are both bad, and getting better slowly.
+    """The training and the validation loss are both high, and fall slowly.
 
     What it detects:
-        After `least` evaluations both losses are above `high` of what a model without training gets (guessing, the
-        start or the first evaluation), validation is no more than 10% above training than it was at the first
-        evaluation (some validation sets are harder than others), and none of the last three evaluations brought more
-        than `slow`. It is information. From `warning` evaluations and 100 steps on it is a warning, unless validation
-        has settled (come down ever more slowly to a level below `settled` of that, which it keeps within 2%, with
-        training not above it) or the model came trained. Where what guessing gives is not known, it may have if a fifth
-        of its loss has gone by steps below 5e-4 of the weights, as in fine-tuning; and it is information while 30% of
-        the loss are gone and each of the last three evaluations brought 1.5%: the floor of such a loss may be high.
-
-        Where validation crawls, both losses need only be above `left`, with the same conditions for a warning. It
-        crawls if one of the seventh to tenth evaluations finds that none of the last five brought more than 5% or cost
-        more than 2%, all of them, over 100 steps at least, 3 to 20%, and the last two about as much as the first two
-        (as much, from the ninth on), at a rate near its peak that does not change, while twice as much as all that had
-        gone before the first evaluation: a learning curve goes on to slow down there.
+        - After `least` evaluations both losses are above `high` of an untrained model's loss (the cost of guessing, the
+          first losses or the first validation loss).
+        - The validation loss is at most 10% farther above the training loss than it was at the first evaluation. Some
+          validation sets are harder than others.
+        - None of the last three evaluations improved by more than `slow`.
+        - If validation crawls, both losses need only be above `left`. It is judged at the seventh to tenth evaluation:
+          each of the last five evaluations brought between −2% and 5%, all together over 100 steps or more 3% to 20%,
+          and the last two about as much as the first two. The learning rate is constant and near its peak, and the fall
+          before the first evaluation was more than twice as large.
+        - Warning: from `warning` evaluations and 100 steps on.
+        - Information instead: validation has settled, which means that it came down ever more slowly to a level below
+          `settled` of an untrained model's loss and keeps it within 2%.
+        - Information instead: the model came trained. If the cost of guessing is not known, a fifth of the loss that
+          went by steps below 5e-4 of the weights, as in fine-tuning, counts as such.
+        - Information instead: the cost of guessing is not known, 30% of the loss is gone, and each of the last three
+          evaluations brought 1.5%.
 
     Why it matters:
-        More of the same will not help: the model is too small or too much held back, the rate is too low, or there is
-        nothing to learn.
+        More steps of the same kind will not help. The model is too small or held back too much, the learning rate is
+        too low, or there is nothing to learn.
 
     Evidence:
-        `val/loss` and `loss` against what guessing gives.
+        `val/loss` and `loss` against the cost of guessing.
 
     What to do:
-        Look at the rate first (LOS007), then less dropout and weight decay, then a larger model (half as wide
-        again, or a third more layers); try to learn one batch by heart.
+        - Look at the learning rate first (LOS007).
+        - Use less dropout and weight decay.
+        - Use a larger model: half as wide again, or a third more layers.
+        - Try to learn one batch by heart.
 
     When it is wrong:
-        Hard tasks stay near the trivial loss although much is learned (next-token losses of small data, noisy targets).
-        A model that is too small and settles on what it can do is information only: noisy targets look the same.
-        Evaluations a few steps apart are judged too early.
+        - Hard tasks stay near the cost of guessing although much is learned, as language models of few data do.
+        - A model that is too small and a task with noisy targets both settle on a high level. They look the same, so
+          the finding stays information.
+        - Evaluations a few steps apart are judged too early.
 
     References:
         Goodfellow, Bengio and Courville, Deep learning, 2016, section 5.2 and chapter 11.
@@ -63,15 +70,15 @@ class Underfitting:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.UNDERFITTING: (For("both losses are high and slow"), For(when=When.ALARM)),
-        Cause.INSUFFICIENT_CAPACITY: For("both losses are high and slow"),
+        Cause.UNDERFITTING: (For("both losses are high and fall slowly"), For(when=When.ALARM)),
+        Cause.INSUFFICIENT_CAPACITY: For("both losses are high and fall slowly"),
         Cause.LABEL_NOISE: For("part of the labels cannot be learned"),
         Cause.BATCH_TOO_LARGE: For("too few steps to get far"),
         Cause.LONG_SEQUENCE: For(),
         Cause.WEIGHT_DECAY_TOO_STRONG: For("both losses are high"),
         Cause.NO_LEARNABLE_SIGNAL: Against("validation is at guessing too"),
         Cause.OVERFITTING: Against("training itself has not come far"),
-        Cause.PLATEAU: Against("it never came down far"),
+        Cause.PLATEAU: Against("the loss never came down far"),
     }
     quiet_steps: ClassVar[int] = 10_000
 
@@ -111,8 +118,9 @@ class Underfitting:
         if max(rates) > self.slow:
             return state, ()
         message = (
-            f"validation {validation:.4g} and training loss {training:.4g} are both {validation / reference:.0%} and "
-            f"{training / reference:.0%} of what it is without training, after {state.num} evaluations"
+            f"after {count(state.num, 'evaluation')} both losses are still high: validation {amount(validation)} "
+            f"({percent(validation / reference)} of an untrained model's), training {amount(training)} "
+            f"({percent(training / reference)})"
         )
         evidence = (
             Evidence(tag="val/loss", step=look.scene.step, value=validation, expected=reference),

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sonde.core.quantities import amount, count
+from sonde.core.quantities import share as percent
 from sonde.rules.generalisation.assessment import assess
 from sonde.rules.generalisation.epochs import Epochs
 from sonde.rules.levels import has_level
@@ -12,25 +14,29 @@ from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sight
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValidationStalls:
-    """Validation hardly improves from one epoch to the next any more, and neither does training.
+    """The validation loss hardly improves from one epoch to the next, and neither does the training loss.
 
     What it detects:
-        From `least` epochs on (evaluations, where no epochs are recorded), the last one brought validation less than
-        `least_improvement` and training less than 5%, while neither overfits, underfits or diverges: it is slowing.
-        `patience` such changes of validation in a row are a plateau. Information only: LOS005 raises the alarm, by a
-        test of the training losses against their noise.
+        - It is judged after each epoch from the epoch `least` on. If no epochs are recorded, each evaluation counts as
+          one.
+        - *slowing*: the last epoch improved the validation loss by less than `least_improvement` and the training loss
+          by less than 5%, and the run neither overfits, underfits nor diverges.
+        - *plateau*: the validation loss changed by less than `least_improvement` in `patience` epochs in a row.
+        - Always information. LOS005 raises the alarm, by a test of the training losses against their noise.
 
     Why it matters:
-        Epochs cost as much here as those that brought something.
+        These epochs cost as much as the epochs that brought something.
 
     Evidence:
-        `val/loss` now and an epoch before, the training `loss` of both.
+        `val/loss` now and one epoch before, and the training `loss` of both.
 
     What to do:
-        Halve or decay the learning rate; stop where what is left is not worth an epoch.
+        - Halve or decay the learning rate.
+        - Stop if the gain that is left is not worth an epoch.
 
     When it is wrong:
-        A converged run stands still too, and that is success. Evaluations a few steps apart differ little in any run.
+        - A run that has converged stands still too, and that is success.
+        - Evaluations a few steps apart differ little in any run.
 
     References:
         Prechelt, Early stopping: but when?, 1998.
@@ -40,7 +46,7 @@ class ValidationStalls:
     name: ClassVar[str] = "validation-stalls"
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.PLATEAU: For("validation has all but stopped from epoch to epoch"),
+        Cause.PLATEAU: For("validation hardly changes from epoch to epoch"),
         Cause.LABEL_NOISE: For("validation has stopped"),
         Cause.INSUFFICIENT_CAPACITY: For("validation has stopped"),
     }
@@ -73,16 +79,21 @@ class ValidationStalls:
         if found.verdict not in ("slowing", "plateau") or (before - training) / before > 0.05:
             return state, ()
         lasting = (
-            f" (less than {100 * self.least_improvement:.3g}% apart for {self.patience} epochs)"
+            f"; validation has changed by less than {percent(self.least_improvement)} in each of the last "
+            f"{count(self.patience, 'epoch')}"
             if found.plateau
             else ""
         )
         message = (
-            f"{found.verdict}: validation loss {ended.validations[-1]:.4g} after {ended.validations[-2]:.4g} an epoch "
-            f"before{lasting}; training loss {training:.4g} after {before:.4g}, gap {found.gap:.0%}"
+            f"{found.verdict}: in the last epoch the validation loss {_moved(*ended.validations[-2:])} "
+            f"and the training loss {_moved(before, training)}{lasting}"
         )
         evidence = (
             Evidence(tag="val/loss", step=look.scene.step, value=ended.validations[-1], expected=ended.validations[-2]),
             Evidence(tag="loss", step=look.scene.step, value=training, expected=before),
         )
         return state, (Sighting(Severity.INFO, message, evidence=evidence, since=ended.steps[-2]),)
+
+
+def _moved(before: float, now: float) -> str:
+    return f"{'rose' if now > before else 'fell'} by {percent(abs((now - before) / before))} to {amount(now)}"

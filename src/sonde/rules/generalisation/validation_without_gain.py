@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, count
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, left
 from sonde.rules.losses.loss_plateau import MEANINGS
@@ -26,31 +27,30 @@ class ValidationWithoutGainState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValidationWithoutGain:
-    """Validation has not improved for many steps.
+    """The validation loss has not improved for many steps.
 
     What it detects:
-        - The best validation loss is `patience_steps` steps old or older. One that is lower by less than `least_gain`
-          of it is not a better one.
-        - At least `least` evaluations came since.
-        - The line through them (the last 32) does not fall by a standard error: the best one may have been luck, and
-          the others on their way down.
-        - Where both losses are nearly gone, validation below `gone` of the loss at the start, it is silent.
-        - Information only: a converged run stands still as well. LOS005 and GEN001 raise the alarms. The kind of
-          standstill is told as by LOS005.
+        - The best validation loss is at least `patience_steps` steps old. A loss that is lower by less than
+          `least_gain` of it does not count as better.
+        - At least `least` evaluations came since then.
+        - The line through the last 32 of them does not fall by a standard error. The best loss may have been luck, and
+          the others may still be on their way down.
+        - Nothing is said if both losses are nearly gone: validation below `gone` of the loss at the start.
+        - Always information, because a run that has converged stands still as well. LOS005 and GEN001 raise the alarms.
 
     Why it matters:
-        So many steps have brought nothing that validation could show: time to change something, or to stop.
+        So many steps have brought nothing that validation could show. It is time to change something, or to stop.
 
     Evidence:
         `val/loss` now and at its best; the training `loss` of both.
 
     What to do:
-        - Training loss fell meanwhile: stop and keep the weights of the best step, or regularise.
-        - It did not: decay the learning rate. Stop where that was done.
+        - The training loss fell meanwhile: stop and keep the weights of the best step, or regularise.
+        - The training loss did not fall: decay the learning rate. If it has decayed already, stop.
 
     When it is wrong:
-        Some tasks break through late, long after training has learned its examples by heart. A metric other than the
-        loss may go on improving.
+        - Some tasks are learned late, long after training has learned its examples by heart.
+        - A metric other than the loss may go on improving.
 
     References:
         Prechelt, Early stopping: but when?, 1998. Power et al., Grokking: generalization beyond overfitting on small
@@ -92,11 +92,13 @@ class ValidationWithoutGain:
             return state, ()
         if _falls(state.since) or (look.picture.is_solved and state.best < self.gone * look.picture.loss_start):
             return state, ()
+        kind = _kind(look)
         message = (
-            f"validation loss has not been better than {state.best:.4g} (step {state.best_step:,}) for {steps:,} steps "
-            f"and {state.since.num - 1} evaluations; training loss {training:.4g}, then {state.best_training:.4g}, "
-            f"{MEANINGS[_kind(look)]}"
+            f"the validation loss has not been better than {amount(state.best)} (step {state.best_step:,}) for "
+            f"{count(steps, 'step')} and {count(state.since.num - 1, 'evaluation')}; the training loss was "
+            f"{amount(state.best_training)} then and is {amount(training)} now"
         )
+        message += "" if kind is Stall.UNKNOWN else f"; the training loss is {MEANINGS[kind]}"
         evidence = (
             Evidence(tag="val/loss", step=scene.step, value=now, expected=state.best),
             Evidence(tag="loss", step=scene.step, value=training, expected=state.best_training),

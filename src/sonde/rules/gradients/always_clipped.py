@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount, share
 from sonde.rules.progress import Descent, DescentState, is_slow, is_stuck
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 
 
 class AlwaysClippedState(NamedTuple):
@@ -22,24 +23,29 @@ class AlwaysClipped:
     """Nearly every gradient is clipped, so that the clip and not the gradient sets the size of a step.
 
     What it detects:
-        More than `share` of the steps (moving, about 20) clipped, to `factor` of their norm or less on average, after
-        `patience` steps with a clip. Information; a warning where gradients are cut to `harsh` of themselves or less
-        and the loss is stuck, or falls along a shallow line that would take more than 500 steps from start to end: then
-        every applied gradient has the same small norm, and the loss falls with the number of steps alone. It takes 100
-        losses to say so; below `hopeless` 40, if no more than 3% of the loss can have gone.
+        - More than `share` of the latest 20 or so steps were clipped.
+        - The clip cut their gradients to `factor` of their norm or less, on average.
+        - At least `patience` steps with a clip have been seen.
+        - It is information, and a warning if two things come together: gradients are cut to `harsh` of their norm or
+          less, and the loss is stuck or falls along a shallow line that would need more than 500 steps from start to
+          end.
+        - The loss is judged after 100 losses. If gradients are cut to less than `hopeless`, it is judged after 40,
+          provided that no more than 3% of the loss can be gone.
 
     Why it matters:
-        Steps of one length, however steep the loss: a hidden learning rate, lower than the one that was set.
+        All steps have the same length, however steep the loss is. That is a hidden learning rate, lower than the one
+        that was set.
 
     Evidence:
-        `clip/factor`, `clip/limit` against `grad/norm`; the straightness of the descent.
+        `clip/factor`; `clip/limit` against `grad/norm`; how straight the loss falls.
 
     What to do:
-        Set the limit to about the usual norm (`grad/norm`'s median), so that only outliers are cut, or raise the rate.
+        Set the limit to about the median of `grad/norm`, so that only outliers are clipped. Or raise the learning rate.
 
     When it is wrong:
-        Adam does not care for the gradient's size, so constant clipping slows nothing there: the loss then falls as it
-        should and this stays information. Large language models are clipped often in their first thousands of steps.
+        - Adam does not depend on the size of gradients, so constant clipping slows nothing: the loss falls as it
+          should, and the finding stays information.
+        - Large language models are clipped often in their first thousands of steps.
 
     References:
         Zhang et al., Why gradient clipping accelerates training, ICLR 2020.
@@ -50,12 +56,12 @@ class AlwaysClipped:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("clip/factor",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.CLIP_TOO_AGGRESSIVE: (For("nearly every gradient is cut"), For(when=When.ALARM)),
+        Cause.CLIP_TOO_AGGRESSIVE: (For("nearly every gradient is clipped"), For(when=When.ALARM)),
         Cause.CLIP_BEFORE_UNSCALE: For(),
         Cause.BAD_BATCH: Against(),
         Cause.LR_TOO_LOW: Against("the clip, not the rate, makes steps small"),
-        Cause.MISSING_CLIPPING: Against("it is clipped already"),
-        Cause.WEIGHT_DECAY_TOO_STRONG: Against("so little is left of gradients that any decay outweighs it", When.ALARM),
+        Cause.MISSING_CLIPPING: Against("gradients are clipped already"),
+        Cause.WEIGHT_DECAY_TOO_STRONG: Against("the clip leaves so little that any decay outweighs it", When.ALARM),
     }
     quiet_steps: ClassVar[int] = 100
 
@@ -87,10 +93,10 @@ class AlwaysClipped:
         severity = Severity.WARNING if slow and picture.clip_factor < self.harsh else Severity.INFO
         limit = look.scene.value("clip/limit")
         message = (
-            f"nearly every gradient is clipped, to {picture.clip_factor:.2g} of its norm on average: "
-            f"limit {limit:.3g}, norm before {picture.grad_norm:.3g}"
+            f"nearly every gradient is clipped, to {share(picture.clip_factor)} of its norm on average "
+            f"(limit {amount(limit)}, norm before the clip {amount(picture.grad_norm)})"
         )
-        evidence = Evidence(tag="clip/factor", step=picture.step, value=factor, expected=1.0)
+        evidence = look.evidence("clip/factor", factor, 1.0)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
 
 

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import count, share
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class BatchesScatterState(NamedTuple):
@@ -17,26 +18,27 @@ class BatchesScatterState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchesScatter:
-    """Batches of a few examples, whose losses differ by as much as the loss itself.
+    """Batches hold few examples, and their losses differ by as much as the loss itself.
 
     What it detects:
-        Steps of at most `size` examples (accumulated ones count together) whose losses scatter by `scatter` of their
-        median or more (robust deviation over the last 128), asked at every 50th loss from the 100th on. Always
-        information: small batches learn well as long as the loss falls.
+        - A step sees at most `size` examples; accumulated batches count together.
+        - The losses scatter by `scatter` of their median or more (robust deviation over the last 128 losses).
+        - It is asked at every 50th loss, from the 100th on.
+        - It is always information: small batches learn well as long as the loss falls.
 
     Why it matters:
-        The gradient of a step is then mostly that of its few examples. At a rate that larger batches bear it throws
-        weights about: spikes, dead units and a floor far above the minimum follow.
+        The gradient of a step is then mostly that of its few examples. A learning rate that suits larger batches throws
+        the weights about: spikes, dead units and a loss far above its minimum follow.
 
     Evidence:
         `loss`: its deviation against its median; `batch/samples`.
 
     What to do:
-        A larger batch or accumulated gradients, or a rate as much lower.
+        Use a larger batch, accumulate gradients, or lower the learning rate.
 
     When it is wrong:
-        Losses that are nearly gone scatter by their own size. Long sequences make batches of few examples large; their
-        losses do not scatter.
+        - Losses that are nearly zero scatter by their own size.
+        - Long sequences make batches of few examples large; but then losses do not scatter.
 
     References:
         McCandlish et al., An empirical model of large-batch training, 2018.
@@ -46,7 +48,7 @@ class BatchesScatter:
     name: ClassVar[str] = "batches-scatter"
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.BATCH_TOO_SMALL: For("steps of a few examples that differ as much as the loss is large"),
+        Cause.BATCH_TOO_SMALL: For("each step sees few examples, and their losses differ a lot"),
         Cause.LR_TOO_HIGH: Against("gradients of a few examples explain wild steps"),
         Cause.WEIGHT_NORM_JUMP: Against("steps of a few examples throw weights about"),
         Cause.BAD_BATCH: Against("no batch is like the others"),
@@ -73,6 +75,8 @@ class BatchesScatter:
         scatter = picture.loss_scale / picture.loss_median if picture.loss_median > 0 else math.nan
         if not (few and scatter > self.scatter and has_level(look)) or picture.is_solved:
             return state, ()
-        message = f"losses of batches of {state.size:.0f} scatter by {scatter:.0%} of their median"
-        evidence = Evidence(tag="loss", step=picture.step, value=picture.loss_scale, expected=picture.loss_median)
+        message = (
+            f"losses of batches of {count(int(state.size), 'example')} scatter by {share(scatter)} of their median"
+        )
+        evidence = look.evidence("loss", picture.loss_scale, picture.loss_median)
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

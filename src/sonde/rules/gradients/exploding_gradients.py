@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, count
 from sonde.rules.depth import latest_matrices, matrices, slope
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_hurt, is_lost
@@ -36,34 +37,41 @@ class ExplodingGradients:
     """The gradient's norm grows without bound, from step to step or from layer to layer.
 
     What it detects:
-        Any of these, of the norm *before* clipping. (1) Steady growth: log norm is a line over the last 64 steps (R² ≥
-        0.8) that has multiplied the norm by `growth` since the start and past `large`, while the loss is lost or stuck,
-        or while the line reaches float32's limit within `horizon` steps. (2) A burst: four norms in a row, each at
-        least doubled, `growth` times the usual one and six deviations of its logarithm above it, with a loss above its
-        usual band; or while the loss is lost. (3) Growth with depth: RMS gradients rise geometrically towards the
-        input, the first matrix' more than 100 times the last one's: information, a warning where training is hurt. (4)
-        Heavy tails: `pairs` spikes of the norm within 256 steps, each followed by a jump of the loss, where that is a
-        measure, within five steps that undoes most of what was learned; a swell that lasts for several steps is one
-        spike. (5) A first step far beyond the later ones: one of the first five norms was `growth` times what became
-        usual; information, a warning where training is hurt. (6) A first step that throws the weights away: one of the
-        first ten changed a matrix by its own norm or more, whose RMS gradient was more than ten times the last matrix',
-        and after 40 losses the usual norm is below a tenth of one of the first five.
+        Any of these, of the norm before clipping:
+        - Steady growth: the logarithm of the norm rises along a line over the last 64 steps (R² of 0.8 or more), the
+          norm is more than `growth` times its start and above `large`. And the training is stuck, or the loss is far
+          above its start, or the line reaches the limit of float32 within `horizon` steps.
+        - A burst: each of the last three norms is at least twice the one before, and the last one is `growth` times the
+          usual norm and six deviations of its logarithm above it. And the loss is above its usual band, or far above
+          its start.
+        - Growth with depth: RMS gradients rise geometrically towards the input, and the first weight matrix gets more
+          than 100 times the gradient of the last one. It is information, and a warning if the training is stuck or the
+          loss is far above its start.
+        - Repeated spikes: `pairs` spikes of the norm within 256 steps, each followed within five steps by a jump of the
+          loss that undoes most of what was learned. A swell that lasts several steps counts as one spike.
+        - A first step far beyond the later ones: one of the first five norms was `growth` times the norm that became
+          usual. It is information, and a warning if the training is stuck or the loss is far above its start.
+        - A first step that throws the weights away: one of the first ten steps changed a matrix by its own norm or
+          more; the RMS gradient of that matrix was more than ten times that of the last matrix; and after 40 losses the
+          usual norm is below a tenth of the largest of the first five.
 
     Why it matters:
-        A gradient that grows ten times in as many steps is a step that throws the weights away, and then NaN. It is
-        seen a few steps before the loss shows it.
+        A gradient that grows tenfold in ten steps soon makes a step that throws the weights away, and then NaN. The
+        gradient shows it a few steps before the loss does.
 
     Evidence:
         `grad/norm` against its own past; `grad/rms@…` by depth; `loss`.
 
     What to do:
-        Clip the norm at 1 or at 0.7 of its usual value; divide the learning rate by 10 if it has just risen. If it
-        grows with depth or sequence length, change the initialisation, add residual connections and normalisation.
+        - Clip the gradient norm at its usual value.
+        - If the learning rate has just risen, divide it by 10.
+        - If gradients grow with depth or with the length of sequences: change the initialisation, add residual
+          connections and normalisation.
 
     When it is wrong:
-        Leaving a plateau, gradients grow exponentially for a while in a training that goes well: growth alone is not
-        reported, only past `growth` times the start. Losses that are sums have large norms, so no absolute size counts
-        by itself.
+        - A healthy training that leaves a plateau has gradients that grow exponentially for a while. That is why only
+          growth beyond `growth` times the start counts.
+        - Losses that are sums have large norms. That is why no absolute size counts by itself.
 
     References:
         Pascanu, Mikolov and Bengio, On the difficulty of training recurrent neural networks, ICML 2013.
@@ -77,9 +85,9 @@ class ExplodingGradients:
             For("the gradient grows without bound"),
             For("the gradient grew before steps became too large", when=When.FIRST),
             For(when=When.ALARM),
-            For("it grows with depth, or in one matrix far beyond the others", when=When.PLACED),
+            For("gradients grow with depth, or in one matrix far beyond the others", when=When.PLACED),
         ),
-        Cause.MISSING_CLIPPING: For("rare huge gradients"),
+        Cause.MISSING_CLIPPING: For("single gradients are huge"),
         Cause.LONG_SEQUENCE: For(),
         Cause.MISSING_ZERO_GRAD: For(),
         Cause.GAIN_DRIFT: For(),
@@ -110,7 +118,7 @@ class ExplodingGradients:
             past = picture.grad_start
             if norm > self.growth * past and norm > self.large and self._grows_steadily(growth, picture):
                 severity = Severity.CRITICAL if norm > 1000 * past and is_lost(picture) else Severity.WARNING
-                seen.append(self._say(picture, severity, f"{norm / past:.3g} times its start and growing", past))
+                seen.append(self._say(picture, severity, f"is {amount(norm / past)} times its start and growing", past))
             seen += self._burst(state, picture)
             state, pairs = self._tails(state, picture)
             seen += pairs
@@ -126,7 +134,7 @@ class ExplodingGradients:
 
     def _say(self, picture: Picture, severity: Severity, text: str, expected: float) -> Sighting:
         evidence = Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=expected)
-        return Sighting(severity, f"gradient norm {picture.grad_norm:.4g}, {text}", evidence=(evidence,))
+        return Sighting(severity, f"the gradient norm, now {amount(picture.grad_norm)}, {text}", evidence=(evidence,))
 
     def _burst(self, state: ExplodingGradientsState, picture: Picture) -> list[Sighting]:
         norms = state.recent
@@ -140,7 +148,7 @@ class ExplodingGradients:
         if not ((picture.loss > 1.2 * abs(level) and stands_out) or is_lost(picture)):
             return []
         severity = Severity.CRITICAL if norms[-1] > 100 * self.growth * usual else Severity.WARNING
-        return [self._say(picture, severity, "at least doubled at each of the last three steps", usual)]
+        return [self._say(picture, severity, "has at least doubled at each of the last three steps", usual)]
 
     def _tails(
         self, state: ExplodingGradientsState, picture: Picture
@@ -157,7 +165,7 @@ class ExplodingGradients:
             state = state._replace(spike_step=spike, is_high=bool(is_high), followed=followed)
         if not new_pair:
             return state, []
-        text = f"the loss jumped after {len(followed)} of its spikes within 256 steps"
+        text = f"spiked {count(len(followed), 'time')} within 256 steps, each time followed by a jump of the loss"
         return state, [self._say(picture, Severity.WARNING, text, picture.grad_median)._replace(since=followed[0])]
 
     def _beginning(self, state: ExplodingGradientsState, picture: Picture) -> list[Sighting]:
@@ -169,7 +177,7 @@ class ExplodingGradients:
             return []
         times = state.first_largest / picture.grad_median
         severity = Severity.WARNING if is_hurt(picture) else Severity.INFO
-        text = f"while one of the first five was {times:.3g} times as large: the first steps threw the weights far"
+        text = f"was {amount(times)} times as large in one of the first five steps, which threw the weights far"
         return [self._say(picture, severity, text, state.first_largest)._replace(since=1)]
 
     def _thrown(self, state: ExplodingGradientsState, look: Look) -> tuple[ExplodingGradientsState, list[Sighting]]:
@@ -184,8 +192,8 @@ class ExplodingGradients:
         falls = 10 * picture.grad_median < state.first_largest
         if not state.thrown or picture.num_losses != 40 or picture.is_solved or not falls:
             return state, []
-        text = f"after {state.first_largest:.4g} in the first five steps, which changed {state.thrown} by "
-        text += f"{state.thrown_by:.3g} times its own norm"
+        text = f"was {amount(state.first_largest)} in the first five steps, which changed `{state.thrown}` by "
+        text += f"{amount(state.thrown_by)} times its own norm"
         sighting = self._say(picture, Severity.WARNING, text, state.first_largest)
         return state, [sighting._replace(where=(state.thrown,), since=1)]
 
@@ -200,10 +208,10 @@ class ExplodingGradients:
         if line is None or state.num_deep < 2:
             return state, []
         message = (
-            f"gradients grow {np.exp(-line.per_layer):.3g} times a layer towards the input: "
-            f"RMS {line.first:.3g} at the first matrix, {line.last:.3g} at the last"
+            f"gradients grow by a factor of {amount(np.exp(-line.per_layer))} a layer towards the input: RMS "
+            f"{amount(line.first)} at the first weight matrix, {amount(line.last)} at the last"
         )
-        evidence = Evidence(tag=f"grad/rms@{deep.names[0]}", step=look.scene.step, value=line.first, expected=line.last)
+        evidence = look.evidence(f"grad/rms@{deep.names[0]}", line.first, line.last)
         severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
         return state, [Sighting(severity, message, where=deep.names[:3], evidence=(evidence,))]
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.core.quantities import count
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class FewStepsAnEpochState(NamedTuple):
@@ -17,35 +18,38 @@ class FewStepsAnEpochState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FewStepsAnEpoch:
-    """Each step sees a good part of all data, so that a pass over them brings few updates.
+    """Each step sees a large part of all data, so that an epoch brings few updates.
 
     What it detects:
-        At most `steps` steps in each of `num_epochs` epochs in a row, of batches of `size` examples or more. Always
-        information: where the training is slow besides, the batch is a reason.
+        - Each of the last `num_epochs` epochs had at most `steps` steps.
+        - Batches hold `size` examples or more.
+        - It is always information; if the training is slow as well, the batch may be the reason.
 
     Why it matters:
-        Gradients of so many examples are surer than a step needs: what is paid for one of them would have bought
-        several updates.
+        The gradient of so many examples is more exact than a step needs. For the price of one such step, smaller
+        batches would bring several updates.
 
     Evidence:
         `epoch/steps`, `batch/samples`.
 
     What to do:
-        A smaller batch, or a learning rate raised with the batch (by its factor, after a warmup).
+        Use a smaller batch. Or raise the learning rate by the factor by which the batch is larger than usual, after a
+        warmup.
 
     When it is wrong:
-        Few data trained in full batches on purpose, and optimisers made for that (L-BFGS).
+        - Small data sets that are trained in full batches on purpose.
+        - Optimisers made for full batches, such as L-BFGS.
 
     References:
         McCandlish et al., An empirical model of large-batch training, 2018. Goyal et al., Accurate, large minibatch
-        SGD, 2017 (the rate grows with the batch).
+        SGD, 2017 (the learning rate grows with the batch).
     """
 
     code: ClassVar[str] = "GRD015"
     name: ClassVar[str] = "few-steps-an-epoch"
     needs: ClassVar[tuple[str, ...]] = ("epoch/steps",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.BATCH_TOO_LARGE: For("an epoch is a handful of steps"),
+        Cause.BATCH_TOO_LARGE: For("an epoch has only a handful of steps"),
         Cause.UNDERFITTING: Against("there were too few steps to tell"),
         Cause.INSUFFICIENT_CAPACITY: Against("there were too few steps to tell"),
     }
@@ -72,6 +76,5 @@ class FewStepsAnEpoch:
         state = state._replace(num_epochs=state.num_epochs + 1 if few else 0)
         if state.num_epochs < self.num_epochs:
             return state, ()
-        message = f"an epoch is {steps:.0f} steps of {state.size:.0f} examples"
-        evidence = Evidence(tag="epoch/steps", step=scene.step, value=steps)
-        return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)
+        message = f"an epoch has only {count(int(steps), 'step')}, each of {count(int(state.size), 'example')}"
+        return state, (Sighting(Severity.INFO, message, evidence=(look.evidence("epoch/steps", steps),)),)

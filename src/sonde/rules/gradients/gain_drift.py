@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, share
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.drift import Drift, DriftOut, DriftState
@@ -55,32 +56,42 @@ class GainDrift:
     """Blocks amplify, or shrink, the gradient more and more as training goes on.
 
     What it detects:
-        The geometric mean g of the blocks' gains ‖∂L/∂input‖/‖∂L/∂output‖ rises by more than 10% over a window of 5
-        checks (of a history of 10), with 3 rises in a row and by more than the natural variation of ±0.05; below 3
-        checks it abstains. Apart from that, g stays above A^(1/depth) for 3 checks, with A = 30 the amplification from
-        end to end that is still fair (1.76 at 6 blocks, 1.33 at 12, 1.15 at 24), or g^depth below 1/A: the vanishing
-        side, for which the inverse of g is followed. Drift past the limit (where two rises in a row are enough) is a
-        warning unless the loss comes down well (before 100 losses: is within 10% of its best) or is no measure, or
-        there are several optimisers, and a gain beyond the limit is while training is hurt; else information, and
-        nothing within the limit where the loss comes down well. What was information because the loss still came down
-        is a warning, at that or a later step, once half of what the loss had gained has been gone for `patience`
-        losses: the drift came first.
+        The gain of a block is ‖∂L/∂input‖/‖∂L/∂output‖; g is the geometric mean over the blocks, measured at every
+        check. Either of:
+        - Drift: g, or its inverse, rises by more than `threshold` over the last `window` checks, by more than ±0.05 of
+          natural variation, and at the last `min_rises` checks in a row. It abstains below three checks. Beyond the
+          limit that follows, two rises in a row are enough.
+        - Beyond the limit: for three checks g is above A^(1/depth), or below its inverse. A is `budget`, the
+          amplification from end to end that is still fair. The limit is 1.76 for 6 blocks, 1.33 for 12 and 1.15 for 24.
+
+        It is information, and a warning in these cases:
+        - Drift beyond the limit while the loss does not come down well. Before 100 losses that means: the loss is more
+          than 10% above its best.
+        - A gain beyond the limit while the training is stuck or the loss is far above its start.
+        - A drift that was information while the loss came down, once half of what the loss had gained has been lost for
+          `patience` losses.
+
+        Drift within the limit is not reported while the loss comes down well. With several optimisers, or with a loss
+        that does not measure progress, drift is information only.
 
     Why it matters:
-        What all blocks do together is g^depth: a small drift of the mean is a large one of the gradient, checks before
-        its norm shows it.
+        All blocks together amplify by g to the power of the depth. A small drift of the mean is a large drift of the
+        gradient, and it shows several checks before the gradient norm does.
 
     Evidence:
-        `gain/mean`, `gain/amplification`, `gain/block@…`; what is made of them, `gradient_monitor/mean_gain`,
-        `gradient_monitor/mean_gain_ma` (over the window) and `gradient_monitor/mean_gain_drift` (the rise over it).
+        `gain/mean`, `gain/amplification` and `gain/block@…`. Sonde derives `gradient_monitor/mean_gain`,
+        `gradient_monitor/mean_gain_ma` (mean over the window) and `gradient_monitor/mean_gain_drift` (rise over the
+        window) from them.
 
     What to do:
-        Halve the learning rate; clip at 0.7 of the present norm; weight decay or normalisation where the gain is
-        largest.
+        - Halve the learning rate.
+        - Clip the gradient norm at its usual value.
+        - Add weight decay or normalisation to the blocks with the largest gain.
 
     When it is wrong:
-        A jump at a border of epochs or of the schedule is not drift and not reported. With few blocks the limit is
-        wide. A net that has to learn large outputs needs large gains.
+        - A jump at the end of an epoch or of a phase of the schedule is not drift, and is not reported.
+        - With few blocks the limit is wide.
+        - A network that has to produce large outputs needs large gains.
 
     References:
         Saxe, McClelland and Ganguli, Exact solutions to the nonlinear dynamics of learning, ICLR 2014.
@@ -96,8 +107,8 @@ class GainDrift:
     needs: ClassVar[tuple[str, ...]] = ("gain/mean",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.GAIN_DRIFT: (
-            For("the mean gain of the blocks rises check after check"),
-            For("and past what is fair", when=When.ALARM),
+            For("the mean gain of the blocks drifts"),
+            For("the mean gain has drifted beyond what is fair for so many blocks", when=When.ALARM),
         ),
         Cause.EXPLODING_GRADIENTS: For(),
         Cause.MISSING_LR_DECAY: Against("what grows is the gain, not the noise", when=When.ALARM),
@@ -163,10 +174,12 @@ class GainDrift:
             return state._replace(since=-1), ()
         if not (drifts or num_beyond >= 3):
             return state, ()
-        rise = f"{float(risen.rise[0]):+.0%} over its last {self.window} checks, " if drifts else ""
+        change = float(risen.rise[0])
+        drift = f" {'rose' if change > 0 else 'fell'} by {share(abs(change))} over {self.window} checks to"
         with np.errstate(over="ignore"):
             whole = float(np.float64(gain) ** depth)
-        message = f"mean gain {gain:.3g} of {depth} blocks, {rise}amplification {whole:.3g} (limit {limit:.3g})"
+        message = f"the mean gradient gain of {depth} blocks{drift if drifts else ' is'} {amount(gain)} "
+        message += f"(limit {amount(limit)}); together they multiply the gradient by {amount(whole)}"
         outside = steep or (drifts and beyond and (gain > 1) == bool(risen.drifting[0]))
         past = outside and gain > 1 and look.picture.is_alone
         outside = outside and look.picture.is_alone and look.picture.is_measure and not look.picture.is_thriving
@@ -178,7 +191,7 @@ class GainDrift:
         order = np.argsort(blocks.values if gain > 1 else -blocks.values)[::-1]
         where = tuple(blocks.names[place] for place in order[:3] if np.isfinite(blocks.values[place]))
         average = self.numbers(state.up).moving_average
-        evidence = Evidence(tag="gain/mean", step=look.scene.step, value=gain, expected=average)
+        evidence = look.evidence("gain/mean", gain, average)
         sighting = Sighting(severity, message, where=where, evidence=(evidence,), since=state.since)
         if past and (look.picture.is_thriving or before.step >= 0):
             state = state._replace(drifted=Drifted(look.scene.step, gain, average, message, where))
@@ -193,7 +206,7 @@ class GainDrift:
         state = state._replace(num_given_back=state.num_given_back + 1 if gone else 0)
         if state.num_given_back < self.patience:
             return state, ()
-        gained = f"half of what the loss had gained is gone: {picture.loss_smooth:.4g} after {picture.loss_best:.4g}"
+        gained = f"since then the loss rose from {amount(picture.loss_best)} to {amount(picture.loss_smooth)}"
         message = f"{drifted.message}; {gained}"
         evidence = Evidence(tag="gain/mean", step=drifted.step, value=drifted.gain, expected=drifted.average)
         return state, (Sighting(Severity.WARNING, message, drifted.where, (evidence,), state.since),)

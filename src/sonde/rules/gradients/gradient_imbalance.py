@@ -6,9 +6,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.rules.depth import kind_of, matrices, slope
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 from sonde.rules.scene import Layers
 
 
@@ -23,23 +24,28 @@ class GradientImbalance:
     """Layers of the same kind get gradients of very different size.
 
     What it detects:
-        RMS gradients of three or more weight matrices of one kind (the same name but for numbers) more than `spread`
-        times apart, at `num_looks` looks in a row, or ten times as far across two or all of them, where that is no
-        steady fall with depth (GRD003 says that). Gradients that are exact zeros for the most part are left out. A
-        warning while training is hurt, else information.
+        - RMS gradients of three or more weight matrices of one kind are more than `spread` times apart. Matrices are of
+          one kind if their names differ in numbers only.
+        - Or RMS gradients of two matrices of one kind, or of any matrices of the model, are ten times as far apart.
+        - It is so at `num_looks` measurements in a row.
+        - A steady fall with depth is not reported here, but by GRD003.
+        - Gradients of which more than 80% are exactly zero do not count.
+        - It is information, and a warning if the training is stuck or the loss is far above its start.
 
     Why it matters:
-        One rate cannot suit all of them: what lets the small ones learn throws the large ones about.
+        One learning rate cannot suit all of these layers: if it lets the small gradients learn, it throws the layers
+        with large gradients about.
 
     Evidence:
-        `grad/rms@…` of the largest and the smallest.
+        `grad/rms@…` of the layers with the largest and the smallest gradient.
 
     What to do:
-        Bring the layers to one scale: their initialisation, a normalisation between them, a scale factor in the forward
-        pass. Adam or layer-wise rates (LARS, LAMB) even it out.
+        Bring the layers to one scale: by their initialisation, by normalisation between them, or by a scale factor in
+        the forward pass. Adam and layer-wise learning rates (LARS, LAMB) even the difference out.
 
     When it is wrong:
-        Kinds are told by names; a Sequential holds different layers under like names. Adam is hardly touched by it.
+        - Kinds are told by names: an `nn.Sequential` may hold different layers under similar names.
+        - Adam hardly depends on the size of gradients.
 
     References:
         You, Gitman and Ginsburg, Large batch training of convolutional networks, 2017.
@@ -76,10 +82,10 @@ class GradientImbalance:
         large, small = int(order[-1]), int(order[0])
         high, low = float(widest.values[large]), float(widest.values[small])
         message = (
-            f"RMS gradients of like layers are {high / low:.3g} times apart: "
-            f"{high:.3g} at {widest.names[large]}, {low:.3g} at {widest.names[small]}"
+            f"the RMS gradient of `{widest.names[large]}` ({amount(high)}) is {amount(high / low)} times that of "
+            f"`{widest.names[small]}` ({amount(low)})"
         )
-        evidence = Evidence(tag=f"grad/rms@{widest.names[large]}", step=look.scene.step, value=high, expected=low)
+        evidence = look.evidence(f"grad/rms@{widest.names[large]}", high, low)
         severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
         where = (widest.names[large], widest.names[small])
         return state, (Sighting(severity, message, where=where, evidence=(evidence,)),)

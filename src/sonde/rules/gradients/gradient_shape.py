@@ -8,7 +8,7 @@ import numpy as np
 
 from sonde.core.records import Float64
 from sonde.rules.depth import latest_matrices
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 from sonde.rules.tracking import spread
 from sonde.signals.peers import against_peers
 
@@ -22,27 +22,35 @@ class GradientShapeState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GradientShape:
-    """The gradient of a layer is not bell-shaped about zero, or unlike its peers'.
+    """The gradient of a layer is not bell-shaped about zero, or differs from those of similar layers.
 
     What it detects:
-        Of each weight matrix, by percentiles, at `num_looks` looks in a row. Heavy tails: p99 − p1 more than `tails`
-        quartile ranges (a normal distribution has 3.4, a Laplace one 5.6). Off centre: the median more than a quartile
-        range from 0. Collapsed: the quartiles both exactly 0. Unlike its peers: its tail ratio 6 robust deviations
-        above that of the others. Always information.
+        Any of these, of the percentiles of a weight matrix' gradient, at `num_looks` measurements in a row:
+        - Heavy tails: p99 − p1 is more than `tails` times p75 − p25. A normal distribution has 3.4, a Laplace
+          distribution 5.6.
+        - Off centre: the median is further from 0 than p75 − p25.
+        - Collapsed: p25 and p75 are both exactly 0.
+        - Unlike its peers: its tails are more than 6 robust deviations heavier than those of the other weight matrices,
+          and more than `tails`/2.
+
+        It is always information.
 
     Why it matters:
-        Heavy tails come from few examples or tokens; an off-centre gradient from a bias in the data or the loss; a
-        collapsed one from dead units or sparse inputs.
+        - Heavy tails come from few examples or tokens.
+        - An off-centre gradient comes from a bias in the data or the loss.
+        - A collapsed gradient comes from dead units or sparse inputs.
 
     Evidence:
         `grad/p1@…` to `grad/p99@…`.
 
     What to do:
-        Heavy tails: look at the batch, clip. Off centre: normalise inputs and targets. Collapsed: look for dead units.
+        - Heavy tails: look at the batch, and clip gradients.
+        - Off centre: normalise inputs and targets.
+        - Collapsed: look for dead units.
 
     When it is wrong:
-        Sparse inputs and rare classes have such gradients by nature. Modes are not counted: seven percentiles do not
-        show them.
+        - Sparse inputs and rare classes have such gradients by nature.
+        - Modes are not counted: seven percentiles do not show them.
 
     References:
         Zhang et al., Why are adaptive methods good for attention models?, NeurIPS 2020.
@@ -81,7 +89,7 @@ class GradientShape:
             "heavy-tailed": tail > self.tails,
             "off centre": np.abs(p50) > quartiles,
             "collapsed at zero": (p25 == 0) & (p75 == 0),
-            "unlike its peers": (z > 6) & (tail > self.tails / 2),
+            "much heavier-tailed than those of the other layers": (z > 6) & (tail > self.tails / 2),
         }
         measured, counts = set(now.names), dict(zip(state.names, state.num_looks, strict=True))
         strange: dict[str, list[str]] = {}
@@ -97,8 +105,8 @@ class GradientShape:
             return state, ()
         name, words = next(iter(strange.items()))
         place = layers.names.index(name)
-        evidence = Evidence(tag=f"grad/p99@{name}", step=look.scene.step, value=float(p99[place]), expected=None)
-        message = f"gradients of {name} are {' and '.join(words)}"
+        evidence = look.evidence(f"grad/p99@{name}", float(p99[place]))
+        message = f"the gradients of `{name}` are {' and '.join(words)}"
         return state, (Sighting(Severity.INFO, message, where=tuple(strange), evidence=(evidence,)),)
 
 

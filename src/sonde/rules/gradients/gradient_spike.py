@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 from sonde.rules.scene import Layers
 
@@ -29,26 +30,28 @@ class GradientSpike:
     """One gradient is far larger than those before it.
 
     What it detects:
-        A norm before clipping whose logarithm is more than `score` robust standard deviations above the median of the
-        last 128 steps, and at least `least` times the usual norm. By itself that is information; it is a warning where
-        the loss leaves its own band upwards (`score` deviations, a fifth of its level) within `patience` steps, to
-        above the first losses of the run, and stays out for `lasting` losses: a single bad batch is over with the next
-        one, and at the edge of stability the loss jumps too, and goes on to fall. Steps must have been large since, or
-        weights have changed, or the gradient have stayed high (`Picture.is_upset`): new data raise both as well. Where
-        at most `most_named` parameters have `share` of the squared norm, they are named.
+        - The norm before clipping is at least `least` times the median of the last 128 steps, and its logarithm is more
+          than `score` robust standard deviations above that median. By itself this is information.
+        - It is a warning if the loss then leaves its usual band upwards (by `score` deviations and a fifth of its
+          level) within `patience` steps, to above the first losses of the run, and stays there for `lasting` losses.
+          The loss recovers from a single bad batch at the next step; and at the edge of stability it jumps too, and
+          goes on to fall.
+        - The warning needs steps, weights or gradients that have changed abruptly: new data raise loss and gradient as
+          well.
+        - Parameters are named if at most `most_named` of them make up `share` of the squared norm.
 
     Why it matters:
-        Spikes of the gradient come before spikes of the loss, by one to a few steps.
+        The gradient spikes one to a few steps before the loss does.
 
     Evidence:
         `grad/norm` against its median of 128 steps; `loss`.
 
     What to do:
-        Look at the batch of that step. Clip at 1, or at 0.7 of the usual norm; let the guard skip such steps.
+        Look at the batch of that step. Clip the gradient norm at its usual value.
 
     When it is wrong:
-        Heavy-tailed gradients (reinforcement learning, tiny batches, rare tokens) spike in trainings that go well: then
-        it stays information.
+        - Reinforcement learning, tiny batches and rare tokens have heavy-tailed gradients that spike in healthy
+          trainings. The finding then stays information.
 
     References:
         OLMo team, 2 OLMo 2 Furious, 2025. Kumar et al., ZClip, 2025.
@@ -59,7 +62,7 @@ class GradientSpike:
     onset: ClassVar[Onset] = Onset.SUDDEN
     needs: ClassVar[tuple[str, ...]] = ("grad/norm",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.MISSING_CLIPPING: For("gradient spikes come before the loss jumps"),
+        Cause.MISSING_CLIPPING: For("the gradient spiked before the loss jumped"),
         Cause.WEIGHT_NORM_JUMP: For(),
         Cause.BAD_BATCH: For("one gradient stands out"),
     }
@@ -94,11 +97,12 @@ class GradientSpike:
         followed = state.num_out >= self.lasting
         if not (spikes or followed):
             return state, ()
-        message = f"gradient norm {state.norm:.4g}, {state.norm / state.usual:.3g} times its usual {state.usual:.4g}"
+        times = amount(state.norm / state.usual)
+        message = f"the gradient norm was {amount(state.norm)}, {times} times its usual value"
         evidence = [Evidence(tag="grad/norm", step=state.step, value=state.norm, expected=state.usual)]
         if followed:
-            message += f", and the loss rose to {picture.loss:.4g} (usually {picture.loss_median:.4g})"
-            evidence.append(Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_median))
+            message += f", and the loss rose from {amount(picture.loss_median)} to {amount(picture.loss)}"
+            evidence.append(look.evidence("loss", picture.loss, picture.loss_median))
         severity = Severity.WARNING if followed and picture.is_upset else Severity.INFO
         where = tuple(state.where)
         return state, (Sighting(severity, message, where=where, evidence=tuple(evidence), since=state.step),)

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount
 from sonde.rules.cosines import take_cosine, typical
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class GradientsPersistState(NamedTuple):
@@ -19,21 +20,24 @@ class GradientsPersist:
     """Gradients of neighbouring steps are nearly the same.
 
     What it detects:
-        The median of the last eight measured cosines, at least `num_looks` of them, is above `above`. Always
-        information.
+        - The median of the last eight measured cosines between gradients of neighbouring steps is above `above`.
+        - At least `num_looks` of them have been measured.
+        - It is always information.
 
     Why it matters:
-        Either the step is so small that the loss's surface does not change under it, and a larger one would do; or
-        gradients are never cleared and pile up; or the batch is far larger than its noise calls for.
+        One of three things is so:
+        - The steps are so small that the gradient does not change: a larger learning rate would do.
+        - Gradients are never cleared and pile up.
+        - The batch is far larger than its noise calls for.
 
     Evidence:
         `grad/cosine`.
 
     What to do:
-        Check that `zero_grad` is called at every step; then try a rate five times as high, or a smaller batch.
+        Check that `zero_grad` is called at every step. Then try a learning rate five times as high, or a smaller batch.
 
     When it is wrong:
-        Full-batch training with a good rate has such cosines in its calm phases.
+        - Full-batch training at a good learning rate has such cosines in its calm phases.
 
     References:
         McCandlish et al., An empirical model of large-batch training, 2018.
@@ -46,7 +50,7 @@ class GradientsPersist:
         Cause.MISSING_ZERO_GRAD: For("successive gradients are nearly the same"),
         Cause.LR_TOO_LOW: For("successive gradients are nearly the same"),
         Cause.BATCH_TOO_LARGE: For(),
-        Cause.PLATEAU: For("gradients agree: a valley with a flat floor"),
+        Cause.PLATEAU: For("gradients agree, as on a flat floor of a valley"),
         Cause.LR_TOO_HIGH: Against(),
     }
     quiet_steps: ClassVar[int] = 300
@@ -67,6 +71,6 @@ class GradientsPersist:
         cosine = typical(cosines, self.num_looks)
         if not cosine > self.above:
             return state, ()
-        evidence = Evidence(tag="grad/cosine", step=look.scene.step, value=cosines[-1], expected=None)
-        message = f"cosine {cosine:.2f} between gradients of neighbouring steps: they hardly change"
+        evidence = look.evidence("grad/cosine", cosines[-1])
+        message = f"the gradient hardly changes from step to step (cosine of neighbouring steps {amount(cosine)})"
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

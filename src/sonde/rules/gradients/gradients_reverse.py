@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount
 from sonde.rules.cosines import take_cosine, typical
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class GradientsReverseState(NamedTuple):
@@ -19,21 +20,22 @@ class GradientsReverse:
     """Gradients of neighbouring steps point in opposite directions.
 
     What it detects:
-        The median of the last eight measured cosines, at least `num_looks` of them, is below `below`. Always
-        information.
+        - The median of the last eight measured cosines between gradients of neighbouring steps is below `below`.
+        - At least `num_looks` of them have been measured.
+        - It is always information.
 
     Why it matters:
-        Steps overshoot: the weights go to and fro across a valley. Where the loss falls all the same that is the edge
-        of stability, and healthy; where it does not, the rate is too high.
+        Steps overshoot: the weights go to and fro across a valley. If the loss falls all the same, this is the edge of
+        stability, which is healthy. If it does not fall, the learning rate is too high.
 
     Evidence:
         `grad/cosine`.
 
     What to do:
-        Nothing while the loss falls. Else lower the learning rate, or let it decay.
+        Nothing while the loss falls. Otherwise lower the learning rate, or let it decay.
 
     When it is wrong:
-        Small batches bring cosines near 0 whatever the rate; then this never speaks.
+        - Small batches bring cosines near 0 at any learning rate: then this rule never reports anything.
 
     References:
         Cohen et al., Gradient descent on neural networks typically occurs at the edge of stability, ICLR 2021.
@@ -45,7 +47,7 @@ class GradientsReverse:
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.LR_TOO_HIGH: For("successive gradients point in opposite directions"),
         Cause.MISSING_LR_DECAY: For(),
-        Cause.EXPLODING_GRADIENTS: Against("gradients turn back: the rate"),
+        Cause.EXPLODING_GRADIENTS: Against("gradients turn back, as at too high a learning rate"),
     }
     quiet_steps: ClassVar[int] = 300
 
@@ -65,6 +67,6 @@ class GradientsReverse:
         cosine = typical(cosines, self.num_looks)
         if not cosine < self.below:
             return state, ()
-        evidence = Evidence(tag="grad/cosine", step=look.scene.step, value=cosines[-1], expected=None)
-        message = f"cosine {cosine:.2f} between gradients of neighbouring steps: each undoes part of the one before"
+        evidence = look.evidence("grad/cosine", cosines[-1])
+        message = f"each step undoes part of the one before (cosine of neighbouring gradients {amount(cosine)})"
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount
 from sonde.rules.cosines import take_cosine, typical
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 
 
 class GradientsUncorrelatedState(NamedTuple):
@@ -19,21 +20,23 @@ class GradientsUncorrelated:
     """Gradients of neighbouring steps have nothing in common.
 
     What it detects:
-        The median of the last eight measured cosines, at least `num_looks` of them, within ±`within`. Always
-        information.
+        - The median of the last eight measured cosines between gradients of neighbouring steps is within ±`within`.
+        - At least `num_looks` of them have been measured.
+        - It is always information.
 
     Why it matters:
-        What one batch teaches the next does not confirm: late in a training the noise of a plateau, early in one a task
-        without a signal.
+        The next batch does not confirm what one batch teaches. Late in a training that is the noise of a plateau; early
+        in one it may be a task without a signal.
 
     Evidence:
         `grad/cosine`.
 
     What to do:
-        At a plateau lower the rate or enlarge the batch; from the start check that labels belong to their inputs.
+        On a plateau lower the learning rate or enlarge the batch. If it is so from the start, check that labels belong
+        to their inputs.
 
     When it is wrong:
-        Small batches late in a healthy training are like that.
+        - Small batches late in a healthy training have such gradients.
 
     References:
         McCandlish et al., An empirical model of large-batch training, 2018.
@@ -44,7 +47,7 @@ class GradientsUncorrelated:
     needs: ClassVar[tuple[str, ...]] = ("grad/cosine",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.NO_LEARNABLE_SIGNAL: For("successive gradients are uncorrelated"),
-        Cause.LABEL_NOISE: For("gradients of steps do not agree"),
+        Cause.LABEL_NOISE: For("gradients of neighbouring steps do not agree"),
         Cause.BATCH_TOO_SMALL: For(),
     }
     quiet_steps: ClassVar[int] = 300
@@ -67,6 +70,6 @@ class GradientsUncorrelated:
         cosine = typical(cosines, self.num_looks)
         if not abs(cosine) < self.within:
             return state, ()
-        evidence = Evidence(tag="grad/cosine", step=look.scene.step, value=cosines[-1], expected=None)
-        message = f"cosine {cosine:.3f} between gradients of neighbouring steps: noise, or nothing to learn"
+        evidence = look.evidence("grad/cosine", cosines[-1])
+        message = f"gradients of neighbouring steps have nothing in common: their cosine is {amount(cosine)}"
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount
 from sonde.rules.progress import is_stuck
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class GradientsVanishState(NamedTuple):
@@ -20,25 +21,28 @@ class GradientsVanish:
     """The whole gradient has become tiny although the loss is still high.
 
     What it detects:
-        A norm below `share` of what it began with (or exactly zero from the start) for `patience` steps in a row, while
-        the loss neither falls nor is solved. A warning where the loss is stuck at its start or at what a predictor gets
-        that ignores its input; information where it has come down: a small gradient at a minimum is success.
+        - The gradient norm is below `share` of what it began with, or exactly zero.
+        - It stays so for `patience` steps in a row, while the loss neither falls nor is nearly gone.
+        - It is a warning if the loss is stuck at its start or at the cost of guessing.
+        - It is information if the loss has come down: a small gradient at a minimum is success.
 
     Why it matters:
-        Nothing is left to learn from: dead or saturated units, or a flat region.
+        Nothing is left to learn from: units are dead or saturated, or the region is flat.
 
     Evidence:
         `grad/norm` against the median of its first five values; `loss`.
 
     What to do:
-        Look for dead and saturated units and for layers without gradients; re-initialise; if the learning rate had a
-        peak just before, lower it and start again.
+        - Look for dead and saturated units, and for layers without gradients.
+        - Initialise the model anew.
+        - If the learning rate had a peak just before, lower that peak and start again.
 
     When it is wrong:
-        On tasks whose best loss is near the loss at the start (hard regressions), converged looks like vanished.
+        - On tasks whose best loss is near the first loss, as in hard regressions, a converged training looks like a
+          vanished gradient.
 
     References:
-        SPEC D4; Glorot and Bengio, AISTATS 2010.
+        Glorot and Bengio, Understanding the difficulty of training deep feedforward neural networks, AISTATS 2010.
     """
 
     code: ClassVar[str] = "GRD004"
@@ -47,6 +51,7 @@ class GradientsVanish:
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.VANISHING_GRADIENTS: For(),
         Cause.DEAD_UNITS: For(),
+        Cause.MISSING_LOSS_SCALING: For("gradients are too small for fp16"),
         Cause.LR_TOO_LOW: Against(),
         Cause.NO_LEARNABLE_SIGNAL: Against(),
     }
@@ -70,9 +75,9 @@ class GradientsVanish:
         state = GradientsVanishState(state.num_small + 1, state.since if state.num_small else picture.step)
         if state.num_small < self.patience or picture.is_falling or picture.num_losses < 100:
             return state, ()
-        message = (
-            f"gradient norm {picture.grad_norm:.3g}, at first {picture.grad_start:.3g}, at a loss of {picture.loss:.4g}"
-        )
-        evidence = Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start)
+        start, norm = picture.grad_start, picture.grad_norm
+        change = f"fell from {amount(start)} to {amount(norm)}" if norm < start else f"is {amount(norm)}"
+        message = f"the gradient norm {change}, while the loss is {amount(picture.loss)}"
+        evidence = look.evidence("grad/norm", norm, start)
         severity = Severity.WARNING if is_stuck(picture) else Severity.INFO
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)

@@ -6,10 +6,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.rules.depth import matrices, slope
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_stuck
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
 
@@ -23,30 +24,33 @@ class GradientsVanishWithDepthState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GradientsVanishWithDepth:
-    """Gradients fade on their way to the input, so that the early layers do not learn.
+    """Gradients shrink on their way to the input, so that the early layers do not learn.
 
     What it detects:
-        The RMS gradient of the first weight matrix below `share` of the last one's, on a line of log RMS over the
-        order of the matrices (R² ≥ `fit`, at least four), at `num_looks` looks in a row. A warning only while the loss
-        is stuck at its start or at what a predictor gets that ignores its input, which can be said after 100 losses; or
-        after 40 where the first matrix gets less than `share` squared of the last one's and no more than 3% of the loss
-        can have gone, or, outside warmup, it was so at five looks, the very first of all included, and the loss has not
-        fallen by a tenth. Else information.
+        - The RMS gradient of the first weight matrix is below `share` of that of the last one.
+        - The logarithms lie on a line over the order of at least four matrices, with R² above `fit`.
+        - It is so at `num_looks` measurements in a row. That is information.
+        - It is a warning if the loss is stuck at its start or at the cost of guessing. That
+          can be said after 100 losses.
+        - It can be said after 40 losses if the first matrix gets less than `share` squared of the gradient of the last
+          one, and no more than 3% of the loss can be gone. Or if that was so at five measurements, the very first among
+          them, outside of the warmup, and the loss has not fallen by a tenth.
 
     Why it matters:
-        Layers that get a thousandth of the gradient stay as they were initialised; the rest learns on random features,
-        or nothing at all.
+        Layers that get a thousandth of the gradient stay as they were initialised. The other layers learn on random
+        features, or nothing at all.
 
     Evidence:
         `grad/rms@…` over depth.
 
     What to do:
-        Residual connections and normalisation; ReLU-like instead of sigmoid or tanh; He or Xavier initialisation. A
-        higher learning rate is no cure.
+        Add residual connections and normalisation. Use activations like ReLU instead of sigmoid or tanh. Use He or
+        Xavier initialisation. A higher learning rate does not help.
 
     When it is wrong:
-        The order is that in which modules were made; in models that are not a chain it is not depth. Adam evens out
-        a factor of a hundred, so such a model may learn all the same: then it is information.
+        - The order is that in which modules were made. In models that are not a chain it is not the depth.
+        - Adam evens out a factor of a hundred, so that such a model may learn all the same: then the finding is
+          information.
 
     References:
         Hochreiter, Untersuchungen zu dynamischen neuronalen Netzen, 1991. Glorot and Bengio, AISTATS 2010.
@@ -57,13 +61,13 @@ class GradientsVanishWithDepth:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("grad/rms@",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.VANISHING_GRADIENTS: (For("gradients fade towards the input"), For(when=When.ALARM)),
+        Cause.VANISHING_GRADIENTS: (For("gradients shrink towards the input"), For(when=When.ALARM)),
         Cause.LONG_SEQUENCE: For(),
         Cause.BAD_INITIALISATION: Against(),
         Cause.SATURATED_UNITS: Against(),
         Cause.LR_TOO_HIGH: Against(),
-        Cause.DEAD_UNITS: Against("gradients fade, units do not fall silent"),
-        Cause.PLATEAU: Against("gradients fade towards the input"),
+        Cause.DEAD_UNITS: Against("gradients shrink, but units do not fall silent"),
+        Cause.PLATEAU: Against("gradients shrink towards the input"),
         Cause.GRADIENT_IMBALANCE: Against(),
         Cause.LR_TOO_LOW: Against(),
         Cause.NO_LEARNABLE_SIGNAL: Against(),
@@ -99,10 +103,10 @@ class GradientsVanishWithDepth:
         if line is None:
             return state, ()
         message = (
-            f"RMS gradient falls {np.exp(line.per_layer):.3g} times a layer towards the input: "
-            f"{line.first:.3g} at the first matrix, {line.last:.3g} at the last"
+            f"gradients shrink by a factor of {amount(np.exp(line.per_layer))} a layer towards the input: RMS "
+            f"{amount(line.first)} at the first weight matrix, {amount(line.last)} at the last"
         )
-        evidence = Evidence(tag=f"grad/rms@{deep.names[0]}", step=look.scene.step, value=line.first, expected=line.last)
+        evidence = look.evidence(f"grad/rms@{deep.names[0]}", line.first, line.last)
         nothing = line.first < self.share**2 * line.last
         hopeless = state.num_looks >= 5 and state.since == state.first_look and nothing
         alarm = is_stuck(look.picture, soon=nothing) or (hopeless and _has_not_begun(look.picture))

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import count
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class NoGradientState(NamedTuple):
@@ -25,27 +26,32 @@ class NoGradient:
     """A parameter that the optimiser holds gets no gradient, while others do.
 
     What it detects:
-        A parameter with `weight/norm@…` but never a `grad/norm@…`: its gradient is None at every step that was looked
-        at. Confirmed by a second look, or by a true update of exactly zero after `first_steps` steps. A gradient of
-        exactly zero at every one of `num_looks` looks is the same. What the check before the run (`preflight`) says is
-        frozen is left out. Information, and a warning while training is hurt: from series alone a parameter frozen on
-        purpose cannot be told from one that the loss does not reach, and dead units give exact zeros as well.
+        Either of these:
+        - A parameter has a `weight/norm@…` but never a `grad/norm@…`: its gradient is None at every step that was
+          measured. A second measurement confirms it, or an update of exactly zero after `first_steps` steps.
+        - The gradient of a parameter is exactly zero at every one of at least `num_looks` measurements.
+
+        Parameters that are known to be frozen do not count. It is information, and a warning if the training is stuck
+        or the loss is far above its start. From the series alone, a parameter that is frozen on purpose cannot be told
+        from one that the loss does not reach; dead units give exact zeros as well.
 
     Why it matters:
-        The loss does not depend on the parameter: it is detached, unused, or its output is thrown away. It stays at its
-        random start.
+        The loss does not depend on the parameter: the parameter is detached or unused, or its output is thrown away. It
+        stays at its random start.
 
     Evidence:
-        `grad/norm@…` that is missing or 0, `update/norm@…` that is 0.
+        `grad/norm@…` that is missing or 0; `update/norm@…` that is 0.
 
     What to do:
-        Look for `detach`, `torch.no_grad`, `.data`, `.item()`, argmax and numpy between the layer and the loss, and for
-        modules that `forward` never calls. If it is meant to be frozen, set `requires_grad_(False)` and leave it out of
-        the optimiser.
+        - Look for `detach`, `torch.no_grad`, `.data`, `.item()`, argmax and numpy between the layer and the loss.
+        - Look for modules that `forward` never calls.
+        - If the parameter is meant to be frozen, call `requires_grad_(False)` on it and do not give it to the
+          optimiser.
 
     When it is wrong:
-        Experts and branches that are used on some batches only, heads of tasks that come later, and frozen parameters
-        that were handed to the optimiser in a run that does not say so.
+        - Experts and branches that only some batches use.
+        - Heads of tasks that come later.
+        - Frozen parameters that the optimiser holds, in a run that does not say that they are frozen.
 
     References:
         Jiang et al., TrainCheck, OSDI 2025 (silent errors).
@@ -100,19 +106,20 @@ class NoGradient:
         sure = state.num_looks > 1 or (scene.step >= self.first_steps and state.still & set(absent))
         if absent and sure:
             severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
-            said = f"{absent[0]} has never had a gradient" + _others(absent)
-            evidence = Evidence(tag=f"weight/norm@{absent[0]}", step=scene.step, value=_weight(look, absent[0]))
+            said = f"{_named(absent)} never had a gradient"
+            evidence = look.evidence(f"weight/norm@{absent[0]}", _weight(look, absent[0]))
             return state, (Sighting(severity, said, where=absent, evidence=(evidence,), since=1),)
         if state.zero and state.num_looks >= self.num_looks:
             severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
-            said = f"the gradient of {state.zero[0]} is exactly zero at every look" + _others(state.zero)
-            evidence = Evidence(tag=f"grad/norm@{state.zero[0]}", step=scene.step, value=0.0)
+            said = f"{_named(state.zero)} always had a gradient of exactly zero"
+            evidence = look.evidence(f"grad/norm@{state.zero[0]}", 0.0)
             return state, (Sighting(severity, said, where=state.zero, evidence=(evidence,), since=1),)
         return state, ()
 
 
-def _others(names: tuple[str, ...]) -> str:
-    return f", nor have {len(names) - 1} others" if len(names) > 1 else ""
+def _named(names: tuple[str, ...]) -> str:
+    others = f" and {count(len(names) - 1, 'other')}" if len(names) > 1 else ""
+    return f"{'parameters' if others else 'parameter'} `{names[0]}`{others}"
 
 
 def _weight(look: Look, name: str) -> float:

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount, count, share
 from sonde.rules.cosines import take_cosine, typical
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 from sonde.signals.phases import Phase
 
 
@@ -20,29 +21,30 @@ class NoiseDominatedState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoiseDominated:
-    """The noise of the batches, not the gradient, decides where steps go.
+    """The noise of the batches, not the gradient, decides in which direction steps go.
 
     What it detects:
-        The cosine c between gradients of neighbouring steps is S/(S + N), with S the square of the true gradient and N
-        the noise of a batch; the noise scale over the batch is therefore (1 − c)/c. Where the median of the last
-        cosines is below `cosine`, noise is more than 20 times the signal: information. It is a warning where progress
-        is limited by it: the loss has come down but stopped falling while it scatters by `scatter` of its level or
-        more, at a learning rate that has stood at its peak for 100 steps, for `patience` steps, with 30% of the loss
-        left at least and a batch below 32 where it is known.
+        - The cosine c between gradients of neighbouring steps is S/(S + N): S is the square of the true gradient, N the
+          noise of a batch. The noise scale is therefore (1 − c)/c times the batch.
+        - If the median of the last cosines is below `cosine`, noise is more than 20 times the signal: information.
+        - It is a warning if noise limits the progress for `patience` steps. That is: the loss has come down but no
+          longer falls; it scatters by `scatter` of its level or more; the learning rate has been at its peak for 100
+          steps; at least 30% of the loss is left; and the batch has fewer than 32 examples, if that is known.
 
     Why it matters:
-        More steps at this rate and batch lead nowhere: they bounce above the minimum at a height proportional to
-        rate/batch.
+        More steps at this learning rate and batch lead nowhere: they bounce above the minimum, at a height proportional
+        to the learning rate over the batch.
 
     Evidence:
         `grad/cosine`; the scatter of `loss` about its median; `lr`.
 
     What to do:
-        Let the rate decay; accumulate gradients or enlarge the batch by the noise scale over the batch.
+        Let the learning rate decay. Or accumulate gradients, or enlarge the batch, by the factor that the message says.
 
     When it is wrong:
-        A small batch is efficient as long as the loss falls. At the best loss a model can reach, it looks the same:
-        noise and no progress. Losses near zero scatter by their own size.
+        - A small batch is efficient as long as the loss falls.
+        - At the best loss that a model can reach, noise without progress looks the same.
+        - Losses near zero scatter by their own size.
 
     References:
         McCandlish et al., An empirical model of large-batch training, 2018.
@@ -89,11 +91,11 @@ class NoiseDominated:
         lasting = num_steps >= self.patience
         if not lasting and not (looked and abs(cosine) < self.cosine):
             return state, ()
-        scale = f"about {(1 - cosine) / cosine:.0f} times" if cosine > 0.01 else "100 times or more"
-        size = f" ({batch:.0f})" if math.isfinite(batch) else ""
-        message = f"gradient cosine {cosine:.2g}: the noise scale is {scale} the batch{size}"
+        scale = f"about {(1 - cosine) / cosine:.0f} times" if cosine > 0.01 else "at least 100 times"
+        size = f" of {count(int(batch), 'example')}" if math.isfinite(batch) else ""
+        message = f"noise dominates the gradient: the noise scale is {scale} the batch{size} (cosine {amount(cosine)})"
         if lasting:
-            message += f"; the loss scatters by {picture.loss_scale / abs(picture.loss_median):.0%} and no longer falls"
-        evidence = Evidence(tag="grad/cosine", step=picture.step, value=cosines[-1], expected=None)
+            scatter = share(picture.loss_scale / abs(picture.loss_median))
+            message += f"; the loss scatters by {scatter} and no longer falls"
         severity = Severity.WARNING if lasting else Severity.INFO
-        return state, (Sighting(severity, message, evidence=(evidence,)),)
+        return state, (Sighting(severity, message, evidence=(look.evidence("grad/cosine", cosines[-1]),)),)

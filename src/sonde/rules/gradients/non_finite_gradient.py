@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.core.quantities import count
+from sonde.rules.rule import Cause, Claims, For, Look, Onset, Severity, Sighting
 
 
 class NonFiniteGradientState(NamedTuple):
@@ -17,16 +18,16 @@ class NonFiniteGradientState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NonFiniteGradient:
-    """A gradient that was applied holds NaN or infinity.
+    """A gradient that was applied holds NaN or infinite values.
 
     What it detects:
-        A norm before clipping that is not finite, or a parameter with non-finite elements, at a step that the optimiser
-        took. At once, without confirmation. Steps that a gradient scaler skipped are not among them: they have no row.
-
-        Parameters are named where the loss of the step is finite: then it began in their gradients. One step with such
-        a gradient makes the next loss NaN, and with it every gradient; where that is the first step that was looked at,
-        the parameter in which it began is unknown: those that are not finite are named if they are not all, none as the
-        first.
+        - The gradient norm before clipping is not finite, or a parameter's gradient has elements that are not, at a
+          step that the optimiser took. It is reported at once.
+        - Steps that a gradient scaler skipped do not count.
+        - Parameters are named if the loss of the step is finite: then the trouble began in their gradients.
+        - One step with such a gradient makes the next loss NaN, and with it every gradient. If that is the first step
+          that was measured, the parameter in which the trouble began is not known. Then parameters are named only if
+          some gradients are still finite.
 
     Why it matters:
         One such step makes the weights NaN, and everything after it.
@@ -35,12 +36,13 @@ class NonFiniteGradient:
         `grad/norm`, `grad/nonfinite` and `grad/nonfinite@…`.
 
     What to do:
-        Go back to the last checkpoint. Look at the batch of the step before; check the loss for log, sqrt and
-        divisions at zero; in fp16 use a gradient scaler or bf16. Let the guard skip such steps.
+        - Go back to the last checkpoint.
+        - Look at the batch of the step before.
+        - Look for logarithms, roots and divisions at zero in the loss.
+        - In float16 use a gradient scaler, or train in bfloat16.
 
     When it is wrong:
-        Loops that check gradients themselves and leave out the step without Sonde's knowledge; a sum of squares beyond
-        float64 never occurs.
+        - Loops that check gradients themselves and skip the step in a way that Sonde does not see.
 
     References:
         Micikevicius et al., Mixed precision training, ICLR 2018.
@@ -78,18 +80,19 @@ class NonFiniteGradient:
         since = state.since if state.since >= 0 else scene.step
         tag = f"grad/nonfinite@{where[0]}" if where and counts is not None else "grad/norm"
         value = scene.value("grad/norm") if tag == "grad/norm" else _count(look, where[0])
-        evidence = Evidence(tag=tag, step=scene.step, value=value, expected=None)
-        message, places = "the gradient is not finite", f" in {len(where)} parameter{'s' * (len(where) > 1)}"
+        evidence = look.evidence(tag, value)
+        message = "the gradient holds NaN or infinite values"
         unseen = state.since < 0 <= state.sound < scene.step - 1
         is_spread = not math.isfinite(scene.value("loss")) if "loss" in scene else unseen
-        if where and is_spread:
-            reason = (
-                f"gradients were last looked at at step {state.sound}" if unseen else "the loss is not finite either"
-            )
-            message = f"{message}{places}; in which it began is unknown: {reason}"
-            where = where if len(where) < num_all else ()
+        if len(where) == 1 and not is_spread:
+            message = f"the gradient of parameter `{where[0]}` holds NaN or infinite values"
         elif where:
-            message += f"{places}, first {where[0]}"
+            message = f"the gradients of {count(len(where), 'parameter')} hold NaN or infinite values"
+            message += "" if is_spread else f", `{where[0]}` among them"
+        if where and is_spread:
+            looked = f"gradients were last measured at step {state.sound}"
+            message += f"; where it began is not known: {looked if unseen else 'the loss is not finite either'}"
+            where = where if len(where) < num_all else ()
         return state._replace(since=since), (
             Sighting(Severity.CRITICAL, message, where=where, evidence=(evidence,), since=since),
         )

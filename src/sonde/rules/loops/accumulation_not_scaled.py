@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.core.quantities import count
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 from sonde.rules.standing import Standing, stand
 
 
@@ -13,21 +14,23 @@ class AccumulationNotScaled:
     """Micro-batches are added up without dividing the loss by their number.
 
     What it detects:
-        Several micro-steps make a step, and the gradient at the output of each is that of the whole mean loss: nothing
-        was divided. Known for cross-entropies and mean squared errors.
+        - Several micro-batches make a step.
+        - The gradient at the output of each micro-batch is that of its whole mean loss: the loss was not divided by the
+          number of micro-batches.
+        - Sonde can tell this for cross-entropies and mean squared errors.
 
     Why it matters:
-        The gradient is as many times too large as there are micro-steps, and so is the effective learning rate.
+        The gradient is too large by a factor of the number of micro-batches, and so is the effective learning rate.
 
     Evidence:
-        The fact `accumulation-not-scaled`: the number of micro-steps, and the line of the backward pass.
+        The fact `accumulation-not-scaled`: the number of micro-batches, and the line of the backward pass.
 
     What to do:
-        Call `(loss / num_micro_steps).backward()`; or divide the learning rate by the number of micro-steps.
+        Call `(loss / num_micro_batches).backward()`. Or divide the learning rate by the number of micro-batches.
 
     When it is wrong:
-        Where the rate was tuned with the sum, or the optimiser ignores the scale of gradients (Adam without clipping):
-        it is information then, until the training suffers.
+        - The learning rate was tuned with the sum.
+        - The optimiser does not depend on the scale of gradients, such as Adam without clipping.
 
     References:
         Hugging Face, Fixing gradient accumulation, 2024.
@@ -37,9 +40,9 @@ class AccumulationNotScaled:
     name: ClassVar[str] = "accumulation-not-scaled"
     needs: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.ACCUMULATION_NOT_SCALED: For("the gradient of each micro-step is undivided"),
+        Cause.ACCUMULATION_NOT_SCALED: For("the loss of each micro-batch is not divided"),
         Cause.WARMUP_TOO_SHORT: Against("undivided accumulation explains too large steps"),
-        Cause.EXPLODING_GRADIENTS: Against("undivided accumulation explains them"),
+        Cause.EXPLODING_GRADIENTS: Against("undivided accumulation explains large gradients"),
         Cause.LR_TOO_HIGH: Against("undivided accumulation explains too large steps"),
     }
     quiet_steps: ClassVar[int] = 100
@@ -53,8 +56,7 @@ class AccumulationNotScaled:
         state = stand(state, look, "accumulation-not-scaled")
         if state.since < 0:
             return state, ()
-        message = (
-            f"the gradients of {state.value:.0f} micro-steps are added, and none is divided by their number{state.at}"
-        )
-        evidence = Evidence(tag="loss/num_micro", step=look.scene.step, value=look.picture.accumulation)
+        num = count(int(state.value), "micro-batch", "micro-batches")
+        message = f"the gradients of {num} are added up without dividing the loss by their number{state.at}"
+        evidence = look.evidence("loss/num_micro", look.picture.accumulation)
         return state, (Sighting(Severity.WARNING, message, evidence=(evidence,), since=state.since),)

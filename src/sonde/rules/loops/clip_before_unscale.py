@@ -13,21 +13,22 @@ class ClipBeforeUnscale:
     """Gradients are clipped while they still carry the loss scale.
 
     What it detects:
-        In one step torch clipped gradients, and the gradient scaler then found that `unscale_` had not been called; the
-        scale was above 1.
+        - In one step torch clipped gradients, and the gradient scaler then found that `unscale_` had not been called.
+        - The loss scale was above 1.
 
     Why it matters:
-        The norm that is clipped is scale times too large: every step is cut to limit/scale of what was meant, 1/65536
-        at the usual start.
+        The norm that is clipped is too large by the loss scale, which is 65,536 at first. Every step is cut to a tiny
+        part of what was meant.
 
     Evidence:
-        The fact `clip-before-unscale`: the scale, and the line of the clip; `clip/factor` far below 1 at every step.
+        The fact `clip-before-unscale`: the loss scale, and the line of the clip. `clip/factor` far below 1 at every
+        step.
 
     What to do:
         Call `scaler.unscale_(optimizer)` before `clip_grad_norm_`.
 
     When it is wrong:
-        Where the limit is multiplied by the scale by hand.
+        - The limit of the clip is multiplied by the loss scale by hand.
 
     References:
         PyTorch documentation, Automatic mixed precision examples, section gradient clipping.
@@ -37,7 +38,7 @@ class ClipBeforeUnscale:
     name: ClassVar[str] = "clip-before-unscale"
     needs: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.CLIP_BEFORE_UNSCALE: For("the clip saw scaled gradients"),
+        Cause.CLIP_BEFORE_UNSCALE: For("gradients were clipped before `unscale_`"),
         Cause.CLIP_TOO_AGGRESSIVE: Against("the clip's limit is not at fault"),
     }
     quiet_steps: ClassVar[int] = 100
@@ -51,5 +52,5 @@ class ClipBeforeUnscale:
         state = stand(state, look, "clip-before-unscale")
         if state.since < 0:
             return state, ()
-        message = f"gradients are clipped while they are scaled by {state.value:g}{state.at}"
+        message = f"gradients are clipped while they still carry the loss scale of {state.value:,.0f}{state.at}"
         return state, (Sighting(Severity.WARNING, message, state.where, since=state.since),)

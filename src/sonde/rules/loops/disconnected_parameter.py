@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sonde.core.quantities import count, share
 from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 from sonde.rules.standing import Standing, stand
 
@@ -13,23 +14,27 @@ class DisconnectedParameter:
     """The loss does not depend on a parameter.
 
     What it detects:
-        A parameter of an optimiser requires a gradient and had none in three steps, while others had. It is a warning
-        where such parameters are at least `least_share` of the model; below it is information. Members of a list of
-        modules, others of which had gradients (experts, heads of tasks), are information only, after twenty steps.
+        - A parameter of an optimiser requires a gradient and had none in three steps, while other parameters had
+          gradients.
+        - It is a warning if such parameters are at least `least_share` of the model, otherwise information.
+        - Members of a list of modules, others of which had gradients (experts, heads of tasks), are information only,
+          after twenty steps.
 
     Why it matters:
-        The layer never learns: its output is detached, not used, or replaced by another's.
+        The layer never learns: its output is detached, unused, or replaced by the output of another layer.
 
     Evidence:
         The fact `disconnected-parameter`: the parameters and their share of the model's elements.
 
     What to do:
-        Look for `detach()`, `no_grad`, `.data`, `.item()` or a variable used twice on the way from the layer to the
-        loss; delete what is not needed or set `requires_grad_(False)`.
+        - Look for `detach()`, `no_grad`, `.data`, `.item()` or a variable that is used twice, on the way from the layer
+          to the loss.
+        - Delete the layer if it is not needed, or call `requires_grad_(False)` on it.
 
     When it is wrong:
-        Layers that are only used in a later phase, or that come with a pre-trained model and are not needed (the pooler
-        of an encoder): these are small as a rule.
+        - Layers that only a later phase uses.
+        - Layers of a pre-trained model that are not needed, such as the pooler of an encoder. These are small as a
+          rule.
 
     References:
         Wardat et al., DeepLocalize, ICSE 2021; PyTorch documentation,
@@ -57,5 +62,5 @@ class DisconnectedParameter:
             return state, ()
         is_idle = dict(state.more).get("check") == "idle-parameter"
         severity = Severity.WARNING if state.value >= self.least_share and not is_idle else Severity.INFO
-        message = f"{state.num} trainable parameters never got a gradient: {state.value:.1%} of the model"
+        message = f"{count(state.num, 'trainable parameter')} never got a gradient ({share(state.value)} of the model)"
         return state, (Sighting(severity, message, state.where, since=state.since),)

@@ -13,26 +13,29 @@ class DoubleSoftmax:
     """Probabilities go into a loss that expects logits.
 
     What it detects:
-        The rows of the model's output are probabilities, and the gradient that comes back is that of a cross-entropy of
-        logits; or the graph of the loss has a softmax before a cross-entropy or an NLL loss, or a sigmoid before a
-        binary cross-entropy of logits. Two steps in a row.
+        One of these, two steps in a row:
+        - The rows of the model's output are probabilities, and the gradient that comes back is that of a cross-entropy
+          of logits.
+        - The graph of the loss has a softmax before a cross-entropy or an NLL loss, or a sigmoid before a binary
+          cross-entropy of logits.
 
     Why it matters:
-        The second softmax sees numbers between 0 and 1 only, so the loss cannot fall below ln(e + C − 1) − 1 for C
+        The second softmax sees only numbers between 0 and 1. The loss cannot fall below ln(e + C − 1) − 1 for C
         classes, and gradients are small.
 
     Evidence:
-        The fact `double-softmax` with the line of the backward pass.
+        The fact `double-softmax`, with the line of the backward pass.
 
     What to do:
-        Give the loss the logits: take the softmax out of the model, or use `log_softmax` with `nll_loss`.
+        Give logits to the loss: take the softmax out of the model. Or use `log_softmax` with `nll_loss`.
 
     When it is wrong:
-        Where the output is meant as logits and happens to be normalised (distillation into probabilities by a cross-
-        entropy of its own).
+        - The output is meant as logits and happens to be normalised, as in distillation into probabilities by a
+          cross-entropy of its own.
 
     References:
-        Islam et al., A comprehensive study on deep learning bug characteristics, ESEC/FSE 2019. UMLAUT, CHI 2021.
+        Islam et al., A comprehensive study on deep learning bug characteristics, ESEC/FSE 2019. Schoop, Huang and
+        Hartmann, UMLAUT: Debugging deep learning programs using program structure and model behavior, CHI 2021.
     """
 
     code: ClassVar[str] = "LOP007"
@@ -52,5 +55,5 @@ class DoubleSoftmax:
         state = stand(state, look, "double-softmax")
         if state.since < 0:
             return state, ()
-        message = f"the loss applies a softmax (or sigmoid) to outputs that are probabilities already{state.at}"
+        message = f"the loss applies a softmax (or sigmoid) to outputs that already are probabilities{state.at}"
         return state, (Sighting(Severity.WARNING, message, state.where, since=state.since),)

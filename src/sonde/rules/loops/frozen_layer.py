@@ -4,34 +4,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sonde.core.quantities import count, share
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 from sonde.rules.standing import Standing, stand
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FrozenLayer:
-    """Layers do not learn, by `requires_grad` or by a rate of 0.
+    """Layers do not learn, by `requires_grad` or by a learning rate of 0.
 
     What it detects:
-        Parameters do not require a gradient, or are in a group of learning rate 0 while other groups have one, and
-        nobody changed them over three steps; nothing where that is less than `least` of the model (masks and tables
-        that are kept as parameters). Information; a warning where more than `most_fresh` of the elements of all weight
-        matrices (embeddings apart) are frozen *and* as torch initialises them, uniform within ±1/√fan_in: frozen before
-        they ever learned.
+        - Parameters do not require a gradient, or are in a group of learning rate 0 while other groups have one above
+          0, and nobody changed them over three steps.
+        - They are at least `least` of the model: less may be masks and tables that are kept as parameters.
+        - It is information. It is a warning if more than `most_fresh` of the elements of all weight matrices,
+          embeddings apart, are frozen and as torch initialises them (uniform within ±1/√fan_in): these were frozen
+          before they ever learned.
 
     Why it matters:
-        A random layer that cannot learn leaves all the work to the others.
+        A random layer that cannot learn leaves all the work to the other layers.
 
     Evidence:
-        The facts `frozen-parameter` and `zero-rate`: the parameters, their share of the model, and the share that is
-        fresh.
+        The facts `frozen-parameter` and `zero-rate`: the parameters, their share of the model, and how many of them
+        are as initialised.
 
     What to do:
-        Look at the pattern of names by which layers were frozen, and at the groups given to the optimiser.
+        Look at the pattern of names by which layers were frozen, and at the groups that were given to the optimiser.
 
     When it is wrong:
-        Random features on purpose (reservoirs, extreme learning machines). Layers that were initialised by hand are not
-        known to be fresh, and stay information.
+        - Random features on purpose (reservoirs, extreme learning machines).
+        - Layers that were initialised by hand cannot be told from layers that came trained, and stay information.
 
     References:
         Jiang et al., TrainCheck, OSDI 2025 (layers frozen by mistake).
@@ -42,8 +44,8 @@ class FrozenLayer:
     needs: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.FROZEN_LAYER: (
-            For("parameters were not changed by anyone"),
-            For("before they ever learned", when=When.ALARM),
+            For("nobody changed these parameters"),
+            For("layers were frozen before they ever learned", when=When.ALARM),
         ),
         Cause.NO_LEARNABLE_SIGNAL: Against("what would learn it is frozen as it was initialised", when=When.ALARM),
     }
@@ -63,7 +65,8 @@ class FrozenLayer:
             return state, ()
         fresh = state.get("fresh")
         severity = Severity.WARNING if fresh > self.most_fresh else Severity.INFO
-        message = f"{state.num} parameters are frozen, {state.value:.0%} of the model"
+        are = "is" if state.num == 1 else "are"
+        message = f"{count(state.num, 'parameter')} {are} frozen ({share(state.value)} of the model)"
         if fresh > 0:
-            message += f"; {fresh:.0%} of its weight matrices are as they were initialised"
+            message += f"; {share(fresh)} of the weights in its matrices are frozen as they were initialised"
         return state, (Sighting(severity, message, state.where, since=state.since),)

@@ -13,22 +13,22 @@ class MissingZeroGrad:
     """Gradients are not cleared between steps.
 
     What it detects:
-        A backward pass begins with exactly the gradient that the optimiser has just applied, two steps in a row.
-        Preflight looks at a few parameters of each optimiser, at the moment at which a gradient arrives.
+        - A backward pass begins with exactly the gradient that the optimiser has just applied, two steps in a row.
+        - Sonde looks at a few parameters of each optimiser, at the moment at which a gradient arrives.
 
     Why it matters:
-        Every step applies the sum of all gradients so far: the direction goes stale and its size grows, as with a
+        Every step applies the sum of all gradients so far. The direction goes stale and the size grows, as with a
         momentum of 1.
 
     Evidence:
-        The fact `missing-zero-grad` with the line of the optimiser's step; `grad/norm` that grows, `grad/cosine` near
-        1.
+        The fact `missing-zero-grad`, with the line of the optimiser's step. `grad/norm` that grows, and `grad/cosine`
+        near 1.
 
     What to do:
         Call `optimizer.zero_grad()` once a step, before the backward pass or after the optimiser's step.
 
     When it is wrong:
-        Where gradients are kept on purpose after a step, as a home-made momentum.
+        - Gradients are kept after a step on purpose, as a momentum of one's own.
 
     References:
         Zhang et al., An empirical study on TensorFlow program bugs, ISSTA 2018. PyTorch documentation,
@@ -39,9 +39,9 @@ class MissingZeroGrad:
     name: ClassVar[str] = "missing-zero-grad"
     needs: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.MISSING_ZERO_GRAD: For("gradients were met uncleared"),
-        Cause.DEAD_UNITS: Against("too large steps by uncleared gradients killed them"),
-        Cause.ACTIVATION_EXPLOSION: Against("gradients that pile up explain it"),
+        Cause.MISSING_ZERO_GRAD: For("gradients were not cleared before the backward pass"),
+        Cause.DEAD_UNITS: Against("gradients that pile up make steps that kill units"),
+        Cause.ACTIVATION_EXPLOSION: Against("gradients that pile up explain large activations"),
         Cause.EXPLODING_GRADIENTS: Against("gradients add up because they are not cleared"),
         Cause.WARMUP_TOO_SHORT: Against("gradients that pile up explain too large steps"),
         Cause.LR_TOO_HIGH: Against("gradients that pile up explain too large steps"),
@@ -57,5 +57,7 @@ class MissingZeroGrad:
         state = stand(state, look, "missing-zero-grad")
         if state.since < 0:
             return state, ()
-        message = f"each backward pass adds to the gradient that the last step has applied already{state.at}"
+        message = (
+            f"gradients are not cleared: each backward pass adds to the gradient that was already applied{state.at}"
+        )
         return state, (Sighting(Severity.CRITICAL, message, state.where, since=state.since),)

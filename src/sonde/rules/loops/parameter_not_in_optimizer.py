@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import count, share
 from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 from sonde.rules.standing import Standing, stand
 
@@ -22,24 +23,27 @@ class ParameterNotInOptimizer:
     """A parameter that gets a gradient is in no optimiser.
 
     What it detects:
-        It requires a gradient and has one, is in no group of any watched optimiser, and nobody changed its values over
-        three steps. Or it is in one that never makes a step while others do, until step `patience`.
+        Either of these:
+        - A parameter requires a gradient and has one, is in no group of any watched optimiser, and nobody changed its
+          values over three steps.
+        - An optimiser has not made a step until step `patience`, while another optimiser has.
 
     Why it matters:
-        It stays as it was initialised, though the loss says where it should go. Often the optimiser was built before a
-        layer was replaced, moved or wrapped.
+        The parameter stays as it was initialised, though the loss says where it should go. Often the optimiser was
+        built before a layer was replaced, moved or wrapped.
 
     Evidence:
-        The fact `parameter-not-in-optimizer`: the parameters and their share of the model's elements; or
+        The fact `parameter-not-in-optimizer`: the parameters and their share of the model's elements. Or the check
         `idle-optimizer`, with the optimiser's name.
 
     What to do:
-        Build the optimiser after the model is complete, from `model.parameters()`; freeze with `requires_grad_(False)`
-        what is to stay. Call `step` of each optimiser.
+        - Build the optimiser after the model is complete, from `model.parameters()`.
+        - Call `requires_grad_(False)` on parameters that are to stay as they are.
+        - Call `step()` of each optimiser.
 
     When it is wrong:
-        Parameters that an optimiser updates which is not watched, less often than every third step. Optimisers
-        that wait for a later phase.
+        - Parameters that are updated less often than every third step by an optimiser that Sonde does not watch.
+        - Optimisers that wait for a later phase.
 
     References:
         Jiang et al., TrainCheck, OSDI 2025 (optimisers built before parameters were replaced).
@@ -73,11 +77,11 @@ class ParameterNotInOptimizer:
         sightings = []
         if outside.since >= 0:
             message = (
-                f"{outside.num} trainable parameters get gradients but are in no optimiser: "
-                f"{outside.value:.0%} of the model"
+                f"{count(outside.num, 'trainable parameter')} with gradients "
+                f"{'is' if outside.num == 1 else 'are'} in no optimiser ({share(outside.value)} of the model)"
             )
             sightings.append(Sighting(Severity.WARNING, message, outside.where, since=outside.since))
         elif idle.since >= 0 and not state.has_stepped and look.scene.step >= self.patience:
-            message = f"the optimiser {name} never makes a step, though its {idle.num} parameters get gradients"
+            message = f"the optimiser `{name}` never makes a step, though its parameters get gradients"
             sightings.append(Sighting(Severity.WARNING, message, idle.where, since=idle.since))
         return state, sightings

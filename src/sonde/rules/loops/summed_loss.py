@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sonde.core.quantities import amount
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 from sonde.rules.standing import Standing, stand
 
 
@@ -14,39 +15,41 @@ class SummedLoss:
     """The loss is a sum over the batch, not a mean.
 
     What it detects:
-        The loss was computed with `reduction="sum"` and nothing divided it, or the gradient at the output is as many
-        times too large as the batch has rows. Information; a warning where the training is stuck or lost as well.
-        Nothing under an optimiser that divides by the second moment (Adam and its kin): the scale of the gradient does
-        not change its steps.
+        - The loss was computed with `reduction="sum"` and nothing divided it, or the gradient at the output is too
+          large by a factor of the number of rows in the batch.
+        - It is information, and a warning if the training is stuck or the loss is far above its start.
+        - Nothing is reported with an optimiser that divides by the second moment (Adam and its relatives): the scale of
+          the gradient does not change its steps.
 
     Why it matters:
-        Gradients grow with the batch (and the length of sequences): a rate that was chosen for a mean is as many times
-        too high.
+        Gradients grow with the batch and with the length of sequences. A learning rate that was chosen for a mean is
+        too high by the same factor.
 
     Evidence:
-        The fact `summed-loss` with the line of the backward pass; the loss against its start.
+        The fact `summed-loss`, with the line of the backward pass. The loss against its start.
 
     What to do:
-        Use `reduction="mean"`, or divide by the number of rows that count; or divide the learning rate by it.
+        Use `reduction="mean"`, or divide the loss by the number of rows that count. Or divide the learning rate by that
+        number.
 
     When it is wrong:
-        Sums on purpose with a rate that suits them learn well, and stay information.
+        - Sums on purpose, with a learning rate that suits them, learn well and stay information.
 
     References:
-        Goyal et al., Accurate, large minibatch SGD, 2017, section 2 (rate and batch).
+        Goyal et al., Accurate, large minibatch SGD, 2017, section 2 (learning rate and batch).
     """
 
     code: ClassVar[str] = "LOP008"
     name: ClassVar[str] = "summed-loss"
     needs: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.WRONG_LOSS_REDUCTION: (For("the loss is summed"), For("and its steps are too large", when=When.ALARM)),
+        Cause.WRONG_LOSS_REDUCTION: (For("the loss is a sum"), For("the sum makes steps too large", when=When.ALARM)),
         Cause.UNNORMALISED_INPUTS: Against(),
-        Cause.DEAD_UNITS: Against("too large steps by the summed loss killed them"),
+        Cause.DEAD_UNITS: Against("the summed loss makes steps that kill units"),
         Cause.EMBEDDING_NORM_GROWTH: Against("the summed loss explains it"),
         Cause.OUTPUT_LOGIT_DRIFT: Against("the summed loss explains it"),
         Cause.ACTIVATION_EXPLOSION: Against("the summed loss explains it"),
-        Cause.EXPLODING_GRADIENTS: Against("the summed loss explains them"),
+        Cause.EXPLODING_GRADIENTS: Against("the summed loss explains large gradients"),
         Cause.LR_TOO_HIGH: (
             Against("the summed loss explains too large steps"),
             Against("the summed loss explains too large steps", when=When.ALARM),
@@ -66,6 +69,8 @@ class SummedLoss:
             return state, ()
         severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
         picture = look.picture
-        message = f"the loss is summed over the batch{state.at}; it is {picture.loss:.4g} from {picture.loss_first:.4g}"
-        evidence = Evidence(tag="loss", step=look.scene.step, value=look.picture.loss, expected=look.picture.loss_start)
+        change = f"from {amount(picture.loss_first)} to {amount(picture.loss)}"
+        verb = "rose" if picture.loss > picture.loss_first else "went"
+        message = f"the loss is a sum over the batch, not a mean{state.at}; the loss {verb} {change}"
+        evidence = look.evidence("loss", look.picture.loss, look.picture.loss_start)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sonde.core.quantities import count
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 from sonde.rules.standing import Standing, stand
 
@@ -13,22 +14,23 @@ class TrainModeInEvaluation:
     """The model is evaluated in train mode.
 
     What it detects:
-        Between a step and an evaluation that was reported, the model was called without gradients only ever with
-        dropout or batch norm in train mode; or a batch norm took batches into its statistics in that time.
+        Between a step and an evaluation that was reported, either of these:
+        - Every call of the model without gradients had dropout or batch norm in train mode.
+        - A batch norm updated its statistics.
 
     Why it matters:
-        Dropout makes the evaluation worse than the model is, batch norm makes it depend on who is in the batch, and the
-        validation data leak into its statistics.
+        Dropout makes the evaluation worse than the model is. Batch norm makes it depend on which examples are in a
+        batch, and validation data leak into its statistics.
 
     Evidence:
-        The fact `train-mode-in-evaluation` with the modules and the line of the model's call.
+        The fact `train-mode-in-evaluation`, with the modules and the line of the model's call.
 
     What to do:
         Call `model.eval()` before the evaluation and `model.train()` after it.
 
     When it is wrong:
-        Evaluations with dropout on purpose (Monte Carlo dropout), and batch-norm statistics that are estimated anew by
-        a pass in train mode without any evaluation after it.
+        - Evaluations with dropout on purpose (Monte Carlo dropout).
+        - Batch-norm statistics that are estimated anew by a pass in train mode, without any evaluation after it.
 
     References:
         PyTorch documentation, `Module.eval`. Gal and Ghahramani, Dropout as a Bayesian approximation, ICML 2016 (on
@@ -39,8 +41,8 @@ class TrainModeInEvaluation:
     name: ClassVar[str] = "train-mode-in-evaluation"
     needs: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.TRAIN_MODE_IN_EVALUATION: For("modes were seen at the model's calls"),
-        Cause.TRAIN_EVAL_MISMATCH: Against("the mode was wrong"),
+        Cause.TRAIN_MODE_IN_EVALUATION: For("the model was in train mode at its calls in evaluation"),
+        Cause.TRAIN_EVAL_MISMATCH: Against("the mode of the model was wrong"),
     }
     quiet_steps: ClassVar[int] = 100
 
@@ -53,5 +55,6 @@ class TrainModeInEvaluation:
         state = stand(state, look, "train-mode-in-evaluation")
         if state.since < 0:
             return state, ()
-        message = f"the model is in train mode in evaluation, which {state.value:.0f} of its modules heed{state.at}"
+        modules = count(int(state.value), "dropout or batch-norm module")
+        message = f"the model is evaluated in train mode, which affects {modules}{state.at}"
         return state, (Sighting(Severity.WARNING, message, state.where, since=state.since),)

@@ -13,21 +13,21 @@ class ZeroGradMisplaced:
     """Gradients are cleared between the backward pass and the optimiser's step.
 
     What it detects:
-        Gradients other than zero reached the parameters, and when the optimiser stepped they were None or zero, two
-        steps in a row.
+        - Gradients other than zero reached the parameters, and when the optimiser stepped they were None or zero, two
+          steps in a row.
 
     Why it matters:
-        The optimiser has nothing to apply: weights do not move, but for weight decay and old momentum.
+        The optimiser has nothing to apply: weights do not move, apart from weight decay and old momentum.
 
     Evidence:
-        The fact `zero-grad-misplaced` with the line of the optimiser's step; `grad/norm` of 0 or none at all.
+        The fact `zero-grad-misplaced`, with the line of the optimiser's step. `grad/norm` that is 0 or missing.
 
     What to do:
-        Move `zero_grad()` in front of the backward pass, or behind `optimizer.step()`.
+        Call `zero_grad()` before the backward pass or after `optimizer.step()`, never between the two.
 
     When it is wrong:
-        Where somebody else (a sharding library) takes gradients out of `.grad` on purpose and brings them to the
-        optimiser by another way.
+        - A library, such as one for sharding, takes gradients out of `.grad` on purpose and brings them to the
+          optimiser in another way.
 
     References:
         PyTorch documentation, `Optimizer.zero_grad`.
@@ -37,7 +37,7 @@ class ZeroGradMisplaced:
     name: ClassVar[str] = "zero-grad-misplaced"
     needs: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.ZERO_GRAD_MISPLACED: For("gradients were gone when the optimiser stepped"),
+        Cause.ZERO_GRAD_MISPLACED: For("gradients were cleared before the optimiser stepped"),
     }
     quiet_steps: ClassVar[int] = 100
 
@@ -50,5 +50,5 @@ class ZeroGradMisplaced:
         state = stand(state, look, "zero-grad-misplaced")
         if state.since < 0:
             return state, ()
-        message = f"gradients are gone when the optimiser steps, though the backward pass made some{state.at}"
+        message = f"gradients are cleared between the backward pass and the optimiser's step{state.at}"
         return state, (Sighting(Severity.CRITICAL, message, state.where, since=state.since),)

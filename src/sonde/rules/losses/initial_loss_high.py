@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.core.quantities import amount
+from sonde.rules.picture import Picture
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.medians import middle
 
 
@@ -17,34 +19,45 @@ class InitialLossHighState(NamedTuple):
     is_warned: bool = False
     sizes: tuple[float, ...] = ()
     """Numbers of examples and tokens in a batch: multiples of guessing that a sum would start at."""
+    start: float = math.nan
+    """Times what guessing, or an answer of zeros where that costs more, the model's first answers cost …"""
+    least: float = math.inf
+    """… and the least times what guessing costs so far, by the same targets each."""
+    num_looks: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InitialLossHigh:
-    """The first losses are far above what guessing would give.
+    """The first losses are far above the cost of guessing.
 
     What it detects:
-        The first loss is more than `factor` times what a predictor gets that ignores its input (entropy of the labels,
-        or, of floating-point targets, their mean square), or more than `drop` times the median of losses 11 to 20. Said
-        once, as information. It is a warning where the loss is still worse than `factor` times guessing after
-        `least_steps` steps, unless it starts at about the batch's size (or number of tokens) times guessing, as a
-        summed loss does. Where what guessing costs is read from the loss's own graph (`loss/relative`), units and sums
-        do not matter: then it is a warning from `soon` losses on, where the loss began at more than `far` times
-        guessing, or where it leaves all finite numbers before that.
+        Guessing means one constant answer that ignores the inputs. For classes it costs the entropy of the labels, for
+        numbers the mean square of the targets.
+        - The first loss is more than `factor` times the cost of guessing, or more than `drop` times the median of
+          losses 11 to 20. This is information, and is said once.
+        - It is a warning if the loss is still above `factor` times the cost of guessing after `least_steps` steps. It
+          is not one if the loss starts at about the cost of guessing times the number of examples or tokens in a batch,
+          as a summed loss does.
+        - If Sonde reads the cost of guessing from the graph of the loss (`loss/relative`), units and sums do not
+          matter, and targets far from zero are no bad start (`loss/zeros`). Then it is a warning at the second look, or
+          as soon as the loss becomes NaN or infinite, if the first answers cost more than `far` times guessing and all
+          later ones more than `factor` times.
+        - It also is a warning after `least_steps` losses, if the first answers cost more than `factor` times guessing,
+          and the best of at least `looks` looks more than `worse` times.
 
     Why it matters:
-        A network should begin by guessing. One that begins confidently wrong has output weights or inputs that are too
-        large; a loss that is a multiple of the guess by the size of the batch is summed where a mean was meant.
+        A network should begin by guessing. If it begins confidently wrong, its output weights or its inputs are too
+        large. If the loss is a multiple of the guess by the batch size, it is summed where a mean was meant.
 
     Evidence:
-        The first `loss` against `label/entropy` or the losses right after.
+        The first `loss` against `label/entropy`, or against the losses right after it.
 
     What to do:
-        Scale the last layer's initial weights down, normalise inputs, look at the loss's `reduction`.
+        Make the initial weights of the last layer smaller, normalise inputs, and check the `reduction` of the loss.
 
     When it is wrong:
-        Losses with further terms (penalties, several heads) have no such reference. A loss summed on purpose is fine
-        with a rate that allows for it.
+        - Losses with further terms (penalties, several heads) have no such reference.
+        - A loss that is summed on purpose is fine at a learning rate that allows for it.
 
     References:
         Karpathy, A recipe for training neural networks, 2019 ("verify loss at init"). He et al., Delving deep into
@@ -58,20 +71,22 @@ class InitialLossHigh:
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.BAD_INITIALISATION: (
             For("the first losses are far above guessing"),
-            For("and stays above guessing for long", when=When.ALARM),
+            For("the loss stays above the cost of guessing for long", when=When.ALARM),
         ),
         Cause.UNNORMALISED_INPUTS: For("the first losses are far above guessing"),
         Cause.WRONG_LOSS_REDUCTION: (
-            For("the first loss is a multiple of guessing"),
+            For("the first loss is a multiple of the cost of guessing"),
             Against("measured by its own targets, where a sum changes nothing", when=When.ALARM),
         ),
         Cause.BATCH_TOO_SMALL: For(),
-        Cause.LR_TOO_HIGH: Against("it was bad before the first step"),
-        Cause.LR_SPIKE: Against("it was bad from the first step"),
+        Cause.LR_TOO_HIGH: Against("the loss was bad before the first step"),
+        Cause.LR_SPIKE: Against("the loss was bad from the first step"),
         Cause.WARMUP_TOO_SHORT: Against("the start itself was bad"),
         Cause.TRAIN_EVAL_MISMATCH: Against("the first losses were in other units already"),
         Cause.EXPLODING_GRADIENTS: Against("the start itself was bad", when=When.ALARM),
         Cause.SCHEDULE_MISAPPLIED: Against("the start itself was bad", when=When.ALARM),
+        Cause.CLIP_TOO_AGGRESSIVE: Against("gradients are large because the start was bad", when=When.ALARM),
+        Cause.NO_LEARNABLE_SIGNAL: Against("the start itself was bad", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 200
 
@@ -79,7 +94,8 @@ class InitialLossHigh:
     drop: float = 4.0
     least_steps: int = 150
     far: float = 4.0
-    soon: int = 50
+    worse: float = 1.1
+    looks: int = 8
 
     def init(self) -> InitialLossHighState:
         """Before the first step."""
@@ -91,15 +107,20 @@ class InitialLossHigh:
         sizes = [scene.value(tag) for tag in ("batch/size", "batch/samples", "batch/tokens") if tag in scene]
         if sizes:
             state = state._replace(sizes=tuple(sizes))
+        share = scene.value("loss/relative")
+        if math.isfinite(share):
+            zeros = scene.value("loss/zeros") / scene.value("loss/trivial")  # over guessing; NaN where not measured
+            start = share / (zeros if zeros > 1 else 1.0) if not state.num_looks else state.start
+            state = state._replace(start=start, least=min(state.least, share), num_looks=state.num_looks + 1)
         if "loss" not in scene or not look.picture.is_alone or state.is_warned:
             return state, ()
         is_bad = picture.num_losses >= self.least_steps and picture.trivial > 0 and self._is_bad(state, look)
-        if is_bad or self._is_far(look):
+        if is_bad or self._is_far(state, picture):
             message = (
-                f"the loss began at {picture.loss_start / picture.trivial:.3g} times what guessing costs "
-                f"({picture.trivial:.3g}), and is still worse than that after {picture.num_losses} steps"
+                f"the loss began at {amount(picture.loss_start / picture.trivial)} times the cost of guessing "
+                f"({amount(picture.trivial)}), and is still above it after {picture.num_losses:,} steps"
             )
-            evidence = Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.trivial)
+            evidence = look.evidence("loss", picture.loss, picture.trivial)
             return state._replace(is_warned=True), (Sighting(Severity.WARNING, message, evidence=(evidence,), since=0),)
         if state.is_told:
             return state, ()
@@ -109,22 +130,24 @@ class InitialLossHigh:
             return state, ()
         trivial = _trivial(look)
         if trivial > 0 and state.first[0] > self.factor * trivial:
-            what, expected = "what guessing gives", trivial
+            what, expected = "the cost of guessing", trivial
         elif 0 < (later := middle(state.first[10:])) * self.drop < state.first[0]:
-            what, expected = "the losses ten steps later", later
+            what, expected = "the loss ten steps later", later
         else:
             return state, ()
-        message = f"first loss {state.first[0]:.4g}, {state.first[0] / expected:.3g} times {what} ({expected:.4g})"
-        evidence = Evidence(tag="loss", step=picture.step, value=state.first[0], expected=expected)
+        times = amount(state.first[0] / expected)
+        message = f"the first loss, {amount(state.first[0])}, is {times} times {what} ({amount(expected)})"
+        evidence = look.evidence("loss", state.first[0], expected)
         return state._replace(is_told=True), (Sighting(Severity.INFO, message, evidence=(evidence,), since=0),)
 
-    def _is_far(self, look: Look) -> bool:
-        """Whether the loss began far above guessing, by its own targets, and has stayed above it."""
-        picture, shares = look.picture, look.picture.shares.means
-        if not shares or not shares[0] > self.far or not picture.trivial > 0:
+    def _is_far(self, state: InitialLossHighState, picture: Picture) -> bool:
+        """Whether the answers began far above guessing, by their own targets, and have stayed above it."""
+        if not picture.trivial > 0:
             return False
-        is_soon = picture.num_losses >= self.soon or not math.isfinite(picture.loss)
-        return is_soon and min(shares) > self.factor and picture.loss_best > self.factor * picture.trivial
+        if state.start > self.far and state.least > self.factor:
+            return state.num_looks > 1 or not math.isfinite(picture.loss)
+        is_worse = state.start > self.factor and state.least > self.worse
+        return is_worse and state.num_looks >= self.looks and picture.num_losses >= self.least_steps
 
     def _is_bad(self, state: InitialLossHighState, look: Look) -> bool:
         picture = look.picture

@@ -8,7 +8,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.core.quantities import amount, count
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 from sonde.signals.growth import Growth, GrowthState
 from sonde.signals.medians import middle
 
@@ -35,16 +36,20 @@ class LossDiverges:
     """The loss climbs and does not come back.
 
     What it detects:
-        Three things. *Leaps*: twice in a row loss and gradient norm were `leap` times those of the step before:
-        critical at once, since a third may be none. *Growth*: over the last 24 steps the loss, or the gradient norm
-        while the loss does not fall, follows an exponential (r² ≥ 0.8, rate above zero with 95% confidence) that has
-        multiplied it by `least_growth`, in three looks in a row; a gradient norm under a loss that is not above its
-        start beyond noise, by that cubed: on the way out of a flat start it grows too. The message says in how many
-        steps float32 overflows. *Height*: for `patience` steps the smoothed loss has been above its start by 20% and by
-        six deviations of the first 16 losses' noise; or it has lost half of what it had gained and still rises (z < −3
-        over 100 steps). Four times its start is critical. Growth and height are information only where steps, weights
-        and gradients have been calm since the loss was at its best (`Picture.is_upset`): then it was not the optimiser
-        that raised it; height also where it was ever below zero.
+        One of these:
+        - Leaps: twice in a row, loss and gradient norm were more than `leap` times those of the step before. This is
+          critical at once.
+        - Growth: over the last 24 steps the loss grows exponentially (R² of 0.8 or more) by a factor of `least_growth`
+          or more, in three judgements in a row. Or the gradient norm does, while the loss does not fall; if the loss is
+          not above its start beyond its noise, the norm has to grow by that factor cubed, since it grows on the way out
+          of a flat start too. The message says in how many steps float32 overflows.
+        - Height: for `patience` steps the smoothed loss has been above its start by `least_rise` and by six deviations
+          of the noise of the first losses. Or it has lost half of what it had gained and still rises (z below −3 over
+          100 steps).
+
+        It is a warning, and critical at four times the first loss. Growth and height are information only if steps,
+        weights and gradients have been calm since the loss was at its best: then something else than the optimiser
+        raised the loss. Height is information as well if the loss was ever below zero.
 
     Why it matters:
         It ends in NaN, or in a model that is worse than none. The sooner it is stopped, the less is lost.
@@ -53,14 +58,16 @@ class LossDiverges:
         `loss` against its start and its best; `grad/norm`, which mostly grows first.
 
     What to do:
-        Divide the learning rate by ten, clip the gradient norm at 0.7 of its usual value, and go back to a checkpoint
-        before the climb. Rising only in the first steps: lengthen the warmup. Rising with the weights: look at
-        `weight/norm` and `act/absmax`.
+        - Divide the learning rate by ten, clip the gradient norm at its usual value, and go back to a checkpoint
+          before the rise.
+        - If the loss rises only in the first steps, lengthen the warmup.
+        - If it rises with the weights, look at `weight/norm` and `act/absmax`.
 
     When it is wrong:
-        Data that become harder (curricula) raise the loss for good reasons, as does a term that is faded in: that is
-        information as long as steps stay calm, but not at rates that are high in themselves. Losses that are not above
-        zero are only judged by growth, those of several players not at all.
+        - Data that become harder (curricula) and terms that are faded in raise the loss for good reasons. That is
+          information as long as steps stay calm, but a warning at high learning rates.
+        - Losses that are not above zero are judged by growth only.
+        - Losses of several players are not judged.
 
     References:
         Zhang et al., OPT, 2022, section 2.5. Molybog et al., A theory on Adam instability in large-scale machine
@@ -71,15 +78,15 @@ class LossDiverges:
     name: ClassVar[str] = "loss-diverges"
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.LR_TOO_HIGH: For("the loss climbs"),
+        Cause.LR_TOO_HIGH: For("the loss keeps rising"),
         Cause.WEIGHT_NORM_JUMP: For(),
-        Cause.EXPLODING_GRADIENTS: For("the loss climbs"),
+        Cause.EXPLODING_GRADIENTS: For("the loss keeps rising"),
         Cause.WARMUP_TOO_SHORT: For(),
-        Cause.BAD_BATCH: Against("the loss keeps climbing"),
-        Cause.PRECISION_OVERFLOW: Against("the loss had climbed before"),
-        Cause.MISSING_LR_DECAY: Against("it climbs"),
-        Cause.NONFINITE_INPUT: Against("it had climbed before"),
-        Cause.LR_TOO_LOW: Against("a loss that climbs is none of a low rate"),
+        Cause.BAD_BATCH: Against("the loss keeps rising"),
+        Cause.PRECISION_OVERFLOW: Against("the loss had risen before"),
+        Cause.MISSING_LR_DECAY: Against("the loss keeps rising"),
+        Cause.NONFINITE_INPUT: Against("the loss had risen before"),
+        Cause.LR_TOO_LOW: Against("a low learning rate raises no loss"),
     }
     quiet_steps: ClassVar[int] = 50
 
@@ -120,12 +127,12 @@ class LossDiverges:
             return state, ()
         worst = leapt or picture.loss_smooth > 4 * abs(picture.loss_start)
         start, best = picture.loss_first, picture.loss_best
-        message = f"loss {picture.loss:.4g} climbs; it began at {start:.4g}, its best was {best:.4g}"
+        message = f"the loss is rising: now {amount(picture.loss)}, {amount(start)} at first, {amount(best)} at best"
         if state.num_growing >= 3:
-            message += f", and grows exponentially: float32 overflows in about {left:.0f} steps" if left < 1e4 else ""
-        evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_start)]
+            message += f"; float32 overflows in about {count(round(left), 'step')} at this pace" if left < 1e4 else ""
+        evidence = [look.evidence("loss", picture.loss, picture.loss_start)]
         if math.isfinite(picture.grad_norm) and math.isfinite(picture.grad_start):
-            norm = Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start)
+            norm = look.evidence("grad/norm", picture.grad_norm, picture.grad_start)
             evidence.append(norm)
         calm = not leapt and (not picture.is_upset or (state.num_growing < 3 and not picture.is_measure))
         severity = Severity.INFO if calm else Severity.CRITICAL if worst else Severity.WARNING

@@ -7,8 +7,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, share
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 from sonde.signals.oscillation import Oscillation, OscillationState
 
 _OSCILLATION = Oscillation(window=32, min_values=32)
@@ -27,23 +28,26 @@ class LossOscillates:
     """The loss goes up and down in turns.
 
     What it detects:
-        Over the last 32 losses more than `turns` of the differences go against the one before (white noise: 2/3) and
-        their lag-1 autocorrelation is below −0.7 (white noise: −1/2), for 20 steps; or successive gradients point
-        against each other (moving average of `grad/cosine` below −0.5). Information, unless the loss also rises beyond
-        its noise, and steps, weights or gradients can have raised it (`Picture.is_upset`).
+        Either of these:
+        - For 20 steps, more than `turns` of the differences between neighbouring losses, over the last 32, go against
+          the one before (white noise: 2/3), and their lag-1 autocorrelation is below −0.7 (white noise: −1/2).
+        - Successive gradients point against each other: the moving average of `grad/cosine` is below −0.5.
+
+        It is information. It is a warning if the loss also rises beyond its noise, and the optimiser's steps can have
+        raised it.
 
     Why it matters:
-        Steps overshoot across a valley. As long as the loss falls this is the edge of stability, where many good runs
-        live; when it rises, the rate is too high.
+        Steps overshoot across a valley. As long as the loss falls, this is the edge of stability, which many good runs
+        reach. If the loss rises, the learning rate is too high.
 
     Evidence:
-        `loss`: the share of turns. `grad/cosine`.
+        `loss`: the share of turns; `grad/cosine`.
 
     What to do:
-        Nothing while the loss falls. Else halve the rate, or raise the momentum's damping.
+        Nothing while the loss falls. Otherwise halve the learning rate.
 
     When it is wrong:
-        Two kinds of batches in turns (a sorted loader, two tasks) alternate without any fault.
+        - Two kinds of batches in turns (a sorted loader, two tasks) alternate without any fault.
 
     References:
         Cohen et al., Gradient descent on neural networks typically occurs at the edge of stability, ICLR 2021.
@@ -80,11 +84,11 @@ class LossOscillates:
         rises = picture.is_rising and picture.is_upset and has_level(look)
         severity = Severity.WARNING if rises and picture.num_losses > 50 else Severity.INFO
         message = (
-            f"loss goes up and down in turns: {out.turns[0]:.0%} of its moves go against the one before"
+            f"the loss goes up and down in turns: {share(out.turns[0])} of its changes go against the one before"
             if state.num >= 20
-            else f"successive gradients point against each other: cosine {picture.grad_cosine:.2f}"
+            else f"successive gradients point against each other (cosine {amount(picture.grad_cosine)})"
         )
-        evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_median)]
+        evidence = [look.evidence("loss", picture.loss, picture.loss_median)]
         if math.isfinite(picture.grad_cosine):
-            evidence.append(Evidence(tag="grad/cosine", step=picture.step, value=picture.grad_cosine, expected=0.0))
+            evidence.append(look.evidence("grad/cosine", picture.grad_cosine, 0.0))
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=picture.step - state.num),)

@@ -7,9 +7,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.rules.levels import has_level
 from sonde.rules.picture import Picture
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting
 from sonde.signals.medians import middle
 from sonde.signals.robust_z import RobustZ, RobustZState
 
@@ -37,36 +38,41 @@ class LossSpikeState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LossSpike:
-    """The loss jumps far above its own past.
+    """The loss jumps far above its usual level.
 
     What it detects:
-        A loss more than `warning` robust standard deviations above the median of the last 128 steps:
-        z = (L − median)/(1.4826·MAD), of losses above zero at most the score of log L, since small batches and rare
-        outliers make for skewed losses. The rise is also at least `least_rise` of the median and of the whole descent
-        so far (of a model that came trained: from what guessing gives), so that a solved task cannot spike. Past
-        `critical`, or where it has not come back after `patience` steps, it is critical. A run whose third-highest
-        score is s (fading over some 500 steps) must exceed 1.5·s: its own tail says what is usual. A spike that swells
-        (the loss before it was two deviations up already) is not a batch's doing but the dynamics', as at the edge of
-        stability, which mostly catch themselves: it stays information for `patience` steps. So do those of a run of
-        whose last losses more than `tail` were half of `warning` up, as outliers' are, and so does one that stays
-        below the start of a loss of which less than 5% was left. A score of log L below `critical` is information for
-        `alone` steps: batches with an outlier have losses as high, and leave the weights as they were.
+        - The loss is more than `warning` robust standard deviations above the median of the last 128 steps: z = (L −
+          median)/(1.4826·MAD). For losses above zero, the score of log L counts if it is lower.
+        - The rise is at least `least_rise` of the median and of the whole descent so far, so that a solved task cannot
+          spike.
+        - The score is above 1.5 times the third-highest score of the run, which fades over some 500 steps: a run with
+          heavy tails says what is usual.
+        - Above `critical`, or if the loss has not come back after `patience` steps, it is critical.
+
+        It stays information for `patience` steps in these cases:
+        - The loss before the spike was already two deviations up. Such a swell comes from the training itself, as at
+          the edge of stability, and mostly recovers.
+        - More than `tail` of the latest losses were half of `warning` up, as with outliers.
+        - The spike stays below the first loss, and less than 5% of that was left before it.
+
+        A score of log L below `critical` is information for `alone` steps: a batch with an outlier has such a loss, and
+        leaves the weights as they were.
 
     Why it matters:
-        A spike throws away what the last hundreds of steps have learned; one that does not come back is a divergence.
+        A spike destroys what the last hundreds of steps have learned. A spike that does not come back is a divergence.
 
     Evidence:
         `loss` against its median; the robust score.
 
     What to do:
-        Look at what moved first: the batch (`batch/absmax@…`), the learning rate (`lr`), the gradient (`grad/norm`).
-        Skip the batch, smooth the schedule, or clip the gradient.
+        Look at what moved first: the batch (`batch/absmax@…`), the learning rate (`lr`) or the gradient (`grad/norm`).
+        Drop the batch, smooth the schedule, or clip the gradient.
 
     When it is wrong:
-        Losses that are spiky by nature (reinforcement learning, adversarial training, tiny batches of very unequal
-        examples) have heavy tails: the first two spikes of a run may still be reported. Where losses are not above
-        zero, or there are several optimisers, it is information only. A curriculum that becomes harder in one step is a
-        spike by this definition.
+        - Reinforcement learning, adversarial training and tiny batches of very unequal examples have losses with heavy
+          tails: the first two spikes of a run may still be reported.
+        - A curriculum that becomes harder in one step is a spike by this definition.
+        - It is information only if losses are not above zero, or if there are several optimisers.
 
     References:
         OLMo team, 2 OLMo 2 Furious, 2025 (spike score). Chowdhery et al., PaLM, 2022, section 5.1.
@@ -77,10 +83,10 @@ class LossSpike:
     onset: ClassVar[Onset] = Onset.SUDDEN
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.BAD_BATCH: For("one spike"),
+        Cause.BAD_BATCH: For("the loss spiked once"),
         Cause.LR_SPIKE: For("the loss spiked"),
         Cause.OUTPUT_LOGIT_DRIFT: For(),
-        Cause.MISSING_CLIPPING: For("spikes"),
+        Cause.MISSING_CLIPPING: For("the loss spiked"),
         Cause.OPTIMIZER_STATE_LOST: For("the loss jumped"),
         Cause.CLIP_TOO_AGGRESSIVE: Against("the loss jumps in spite of it"),
     }
@@ -146,8 +152,8 @@ class LossSpike:
         harmless = harmless or (picture.step - state.since < self.alone and not state.is_sure)
         if not has_level(look) or ((state.is_ramp or harmless) and not lasting):
             severity = Severity.INFO
-        message = f"loss {loss:.4g}, {score:.0f} robust deviations above its last 128 steps ({state.usual:.4g})"
-        evidence = Evidence(tag="loss", step=picture.step, value=loss, expected=state.usual)
+        message = f"the loss jumped from about {amount(state.usual)} to {amount(loss)} ({score:,.0f} robust deviations)"
+        evidence = look.evidence("loss", loss, state.usual)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, count
 from sonde.rules.course import Course, Descent
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, untrained
@@ -26,33 +27,37 @@ class LossStuck:
     """The loss has never left its start.
 
     What it detects:
-        After at least `least_steps` losses, the last quarter of all of them is no more than `least_fall` below what a
-        model without training gets (the first losses, or the entropy of the labels where that is less), the line
-        through all of them falls by less than three standard errors, and the loss never was 20% below that level
-        either. It is a warning from `warning_steps` on, and from `least_examples` on where the size of batches is
-        known, unless validation has got better by `least_fall` or the noise could hide a fall by more than `hidden`
-        (two standard errors of the line): a fall that is hidden does not matter where the newer half of the losses is
-        above guessing, by 5% and three standard errors (of batches four times as large as the labels have classes at
-        least, whose entropy is that of the labels). The line may fall, by a tenth in all, where the fall is of the
-        training examples only: at an evaluation, from `by_heart_steps` and `evaluations` of them on, of which none was
-        better by 1% than the first, nor that one than without training.
+        - After at least `least_steps` losses, the last quarter of them is no more than `least_fall` below that of an
+          untrained model. That is the first losses, or the entropy of the labels if it is lower.
+        - The line through all losses falls by less than three standard errors, and the loss was never 20% below that
+          level. This is information.
+        - It is a warning from `warning_steps` losses on, and from `least_examples` examples on if the batch size is
+          known.
+        - It is no warning if validation has improved by `least_fall`.
+        - It is no warning if the noise could hide a fall by more than `hidden`, unless the newer half of the losses is
+          surely above the entropy of the labels, by 5% and three standard errors.
+        - It is also a warning if the line falls by no more than a tenth, but only on the training examples: from
+          `by_heart_steps` losses and `evaluations` evaluations on, if no evaluation was better by 1% than the first
+          one, nor the first one better than an untrained model.
 
     Why it matters:
-        Nothing is being learned: gradients do not arrive, the rate is far off, or the labels do not depend on the
+        Nothing is learned: gradients do not arrive, the learning rate is far off, or the labels do not depend on the
         inputs.
 
     Evidence:
-        `loss` now, against its start; `grad/norm`: exactly zero, tiny or healthy tells the causes apart, as does
-        `update/ratio`.
+        `loss` now, against its start. `grad/norm` tells causes apart by whether it is exactly zero, tiny or healthy; so
+        does `update/ratio`.
 
     What to do:
-        Try to learn one batch by heart. If that fails: look at the rate, at layers without gradients, at the loss's
-        inputs. If it works: check that labels belong to their inputs.
+        - Try to learn one batch by heart.
+        - If that fails, look at the learning rate, at layers without gradients, and at the inputs of the loss.
+        - If it works, check that labels belong to their inputs.
 
     When it is wrong:
-        Some tasks stay at the trivial loss for long before they break through (copying, modular arithmetic): the
-        gradient norm mostly rises before that. A fine-tuned model may have nothing left to learn. Losses about zero and
-        of several players are not judged.
+        - Some tasks (copying, modular arithmetic) stay at the cost of guessing for long before they break through. The
+          gradient norm mostly rises before that.
+        - A fine-tuned model may have nothing left to learn.
+        - Losses about zero and losses of several players are not judged.
 
     References:
         Zhang et al., Understanding deep learning requires rethinking generalization, ICLR 2017 (random labels).
@@ -63,17 +68,17 @@ class LossStuck:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.NO_LEARNABLE_SIGNAL: For("the loss stays at what guessing gives"),
+        Cause.NO_LEARNABLE_SIGNAL: For("the loss stays at the cost of guessing"),
         Cause.BAD_INITIALISATION: For(),
         Cause.LR_TOO_LOW: For("the loss hardly leaves its start"),
         Cause.PLATEAU: For("the loss never moved"),
-        Cause.VANISHING_GRADIENTS: For("and the loss does not move"),
-        Cause.WEIGHT_DECAY_TOO_STRONG: For("the loss stays at guessing"),
+        Cause.VANISHING_GRADIENTS: For("the loss does not move"),
+        Cause.WEIGHT_DECAY_TOO_STRONG: For("the loss stays at the cost of guessing"),
         Cause.WARMUP_TOO_SHORT: For(),
         Cause.UNDERFITTING: Against("nothing at all was learned"),
         Cause.INSUFFICIENT_CAPACITY: Against("even a small model does better than guessing"),
         Cause.LABEL_NOISE: Against("part of the labels would be learned"),
-        Cause.MISSING_LR_DECAY: Against("it never learned in the first place"),
+        Cause.MISSING_LR_DECAY: Against("the model never learned in the first place"),
         Cause.GAIN_DRIFT: Against("nothing was learned before it either"),
     }
     quiet_steps: ClassVar[int] = 50
@@ -119,13 +124,10 @@ class LossStuck:
         # A few hundred examples teach little, however many steps they came in.
         lasts = lasts and not state.course.num_values * state.batch < self.least_examples
         message = (
-            f"loss {descent.last:.4g} after {state.course.num_values} steps, no better than without training "
-            f"({reference:.4g}) beyond noise"
+            f"after {count(state.course.num_values, 'step')} the loss is {amount(descent.last)}, no better than that "
+            f"of an untrained model ({amount(reference)})"
         )
-        evidence = (
-            Evidence(tag="loss", step=picture.step, value=descent.last, expected=reference),
-            *_norm(look),
-        )
+        evidence = look.evidence("loss", descent.last, reference), *_norm(look)
         severity = Severity.WARNING if lasts else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=0),)
 
@@ -139,12 +141,13 @@ class LossStuck:
     def _by_heart(self, state: LossStuckState, look: Look, descent: Descent) -> Sighting:
         picture = look.picture
         message = (
-            f"validation {picture.val_loss:.4g} is no better than at its first evaluation ({state.validations[0]:.4g}) "
-            f"or without training, though the loss falls a little: {descent.last:.4g} after {descent.first:.4g}"
+            f"the validation loss, {amount(picture.val_loss)}, is no better than at first "
+            f"({amount(state.validations[0])}), while the training loss fell a little, from {amount(descent.first)} to "
+            f"{amount(descent.last)}"
         )
         evidence = (
-            Evidence(tag="val/loss", step=picture.step, value=picture.val_loss, expected=state.validations[0]),
-            Evidence(tag="loss", step=picture.step, value=descent.last, expected=descent.first),
+            look.evidence("val/loss", picture.val_loss, state.validations[0]),
+            look.evidence("loss", descent.last, descent.first),
             *_norm(look),
         )
         return Sighting(Severity.WARNING, message, evidence=evidence, since=0)
@@ -162,4 +165,4 @@ def _norm(look: Look) -> tuple[Evidence, ...]:
     picture = look.picture
     if not math.isfinite(picture.grad_norm):
         return ()
-    return (Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start),)
+    return (look.evidence("grad/norm", picture.grad_norm, picture.grad_start),)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.core.quantities import amount, share
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting, When
 from sonde.signals.medians import middle
 
 _MEMORY = 33
@@ -30,31 +31,32 @@ class LossSwellsState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LossSwells:
-    """Loss and gradient swell together over several steps, give back most of what was learned, and do so again.
+    """Loss and gradient rise together over several steps, undo most of what was learned, and do so again.
 
     What it detects:
-        A swell: the loss rises for two steps or more up to where it has given back more than `share` of what it had
-        gained since its start, by more than `deviations` of the noise between neighbouring losses, while the gradient
-        norm has grown for two steps or more as well, to twice of what it was three steps ago. The first is information;
-        another within `span` steps is a warning where steps, weights or gradients are upset (`Picture.is_upset`) or
-        a step within that time has changed the weights by more than `ratio` of their norm. A swell ends when no more
-        than a third of the gain is missing.
+        - A swell: the loss rises for two steps or more until it has lost more than `share` of what it had gained since
+          its start, and by more than `deviations` deviations of the noise between neighbouring losses. The gradient
+          norm has grown for two steps or more as well, to twice its size three steps before. A swell ends when no more
+          than a third of the gain is missing.
+        - The first swell is information.
+        - Another one within `span` steps is a warning if a step in that time has changed the weights by more than
+          `ratio` of their norm, or if steps, weights or gradients have otherwise changed abruptly.
 
     Why it matters:
-        A spike of one batch jumps; what swells is the dynamics: the rate is above what the curvature allows, and the
-        iterates fly outward until they land somewhere flatter. Each time they may not: such runs end in infinity
-        within a few steps, without any other warning.
+        The spike of one bad batch jumps. A swell comes from the training itself: the learning rate is too high for the
+        curvature, and the weights fly outward until they land in a flatter place. They may also not land: such runs end
+        in infinity within a few steps, without any other warning.
 
     Evidence:
-        `loss` against its lowest and its start; `grad/norm`, which grows with it.
+        `loss` against its lowest value and its start; `grad/norm`, which grows with it.
 
     What to do:
-        Divide the learning rate by 3 to 10, or clip the gradient norm at its usual value. Give predicted variances
-        and scales a floor: where they shrink, the curvature grows without bound.
+        Divide the learning rate by 3 to 10, or clip the gradient norm at its usual value. Give predicted variances and
+        scales a lower bound: if they shrink, the curvature grows without bound.
 
     When it is wrong:
-        Large rates on purpose have a swell or two in their first steps, most often one. Losses of players of a game are
-        not looked at.
+        - High learning rates on purpose have a swell or two in their first steps, most often one.
+        - Losses of players of a game are not judged.
 
     References:
         Lewkowycz et al., The large learning rate phase of deep learning: the catapult mechanism, 2020. Cohen et al.,
@@ -65,7 +67,7 @@ class LossSwells:
     name: ClassVar[str] = "loss-swells"
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.LR_TOO_HIGH: For("loss and gradient swell together, again and again", when=When.ALARM),
+        Cause.LR_TOO_HIGH: For("loss and gradient rise together, again and again", when=When.ALARM),
         Cause.DATA_NOT_SHUFFLED: For("each class is unlearned by the next one"),
     }
     quiet_steps: ClassVar[int] = 100
@@ -99,15 +101,12 @@ class LossSwells:
             return state, ()
         recent = [step for step in swells if picture.step - step <= self.span]
         message = (
-            f"loss and gradient swelled together to {loss:.4g}, which gives back {back / gain:.0%} of what was gained "
-            f"since the start ({picture.loss_start:.4g} to {low:.4g})"
+            f"the loss rose from {amount(low)} to {amount(loss)} together with the gradient, which undoes "
+            f"{share(back / gain)} of the gain since the start ({amount(picture.loss_start)})"
         )
         if len(recent) > 1:
-            message += f", {len(recent)} times in {picture.step - recent[0]} steps"
-        evidence = (
-            Evidence(tag="loss", step=picture.step, value=loss, expected=low),
-            Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=norms[0]),
-        )
+            message += f"; it has happened {len(recent)} times in {picture.step - recent[0]} steps"
+        evidence = look.evidence("loss", loss, low), look.evidence("grad/norm", picture.grad_norm, norms[0])
         # Batches that become harder and easier in turns make swells as well, but no large steps.
         is_thrown = picture.is_upset or (large_step >= 0 and picture.step - large_step <= self.span)
         severity = Severity.WARNING if len(recent) > 1 and is_thrown else Severity.INFO

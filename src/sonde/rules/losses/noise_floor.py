@@ -7,10 +7,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, count, share
 from sonde.rules.course import Course
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, untrained
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
 _FAR = math.log(2.5)
@@ -28,32 +29,39 @@ class NoiseFloorState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoiseFloor:
-    """The loss jitters above its floor, and the noise of its own steps keeps it there.
+    """The loss fluctuates above its floor, and the noise of the steps keeps it there.
 
     What it detects:
-        The loss has fallen and no longer does (|z| < 3 over 100 steps) at a rate that is constant and near its peak;
-        its noise is more than `noise` of its level, and successive gradients do not agree (|cosine| < 0.5, where it is
-        measured). Information after `patience` losses. A warning after half of the run, where it is the *weights* that
-        jitter: the validation loss, always of the same examples, moves by more than `jitter` from one evaluation to the
-        next (and by 0.5% of an untrained model's loss), up as often as down, over at least four. Never a warning where
-        the line through the logarithms of all losses since the floor began falls by three standard errors, or may have
-        fallen to two fifths within two (100 steps cannot see a slow descent through so much noise), where the newer
-        half of those evaluations is below 0.7 of the older one, where less than `solved` of an untrained model's loss
-        is left, or where validation is below it.
+        - The loss has fallen and no longer does (|z| below 3 over 100 steps), at a constant learning rate near its
+          peak.
+        - Its noise is more than `noise` of its level, and successive gradients do not agree (|cosine| below 0.5, if it
+          was measured). After `patience` losses this is information.
+        - It is a warning after half of the run if the weights fluctuate too: over at least four evaluations, the
+          validation loss moves by more than `jitter` from one to the next, and by 0.5% of an untrained model's loss, up
+          as often as down.
+
+        It is never a warning in these cases:
+        - The line through the logarithms of all losses on the floor falls by three standard errors, or may have fallen
+          to two fifths within its noise.
+        - The newer half of those evaluations is below 0.7 of the older half.
+        - Less than `solved` of an untrained model's loss is left.
+        - Validation is below the training loss.
 
     Why it matters:
-        A smaller rate at the end (or a larger batch, or averaged weights) would bring the loss below this floor at
+        A lower learning rate at the end, a larger batch or averaged weights would bring the loss below this floor at
         once.
 
     Evidence:
-        `loss`: its noise against its level. `grad/cosine`. `val/loss` from evaluation to evaluation.
+        `loss`: its noise against its level. `grad/cosine`. `val/loss` from one evaluation to the next.
 
     What to do:
-        Decay the rate (a cosine or a line to zero over the last part), enlarge the batch, or average the weights.
+        Let the learning rate decay (a cosine or a line to zero over the last part), enlarge the batch, or average the
+        weights.
 
     When it is wrong:
-        Noisy targets have a floor that no rate gets below; then validation stands still, and it stays information.
-        Validation on few or changing examples jitters by itself.
+        - Noisy targets have a floor that no learning rate gets below. Then validation stands still, and the finding
+          stays information.
+        - Validation on few or changing examples fluctuates by itself.
 
     References:
         Smith et al., Don't decay the learning rate, increase the batch size, ICLR 2018. McCandlish et al., An empirical
@@ -66,13 +74,13 @@ class NoiseFloor:
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.MISSING_LR_DECAY: (
-            For("the loss jitters at the floor of its own steps' noise"),
-            For("and validation moves with it, up and down", when=When.ALARM),
+            For("the noise of the steps holds the loss up"),
+            For("the validation loss goes up and down with the weights", when=When.ALARM),
         ),
         Cause.BATCH_TOO_SMALL: (For("noise rules the loss"), For(when=When.ALARM)),
         Cause.LABEL_NOISE: Against("gradients stay large and disagree"),
         Cause.LR_TOO_LOW: Against("noise rules, not the slope"),
-        Cause.PLATEAU: Against("it jitters at its noise, which is no standstill"),
+        Cause.PLATEAU: Against("the loss fluctuates, which is no standstill"),
     }
     quiet_steps: ClassVar[int] = 100
 
@@ -118,13 +126,13 @@ class NoiseFloor:
         hurts = lasts and stands and moves > self.jitter and matters and not regularised
         severity = Severity.WARNING if hurts else Severity.INFO
         message = (
-            f"loss {picture.loss_median:.4g} ± {picture.loss_scale:.2g} has been at its noise's floor "
-            f"for {picture.step - since} steps"
+            f"for {count(picture.step - since, 'step')} the loss has only fluctuated around "
+            f"{amount(picture.loss_median)} (±{amount(picture.loss_scale)})"
         )
-        evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss_median, expected=picture.loss_best)]
+        evidence = [look.evidence("loss", picture.loss_median, picture.loss_best)]
         if math.isfinite(moves):
-            message += f", and validation moves by {moves:.0%} from one evaluation to the next"
-            evidence.append(Evidence(tag="val/loss", step=picture.step, value=state.validations[-1]))
+            message += f", and the validation loss moves by {share(moves)} from one evaluation to the next"
+            evidence.append(look.evidence("val/loss", state.validations[-1]))
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=since),)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount, count
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 
 
@@ -23,24 +24,25 @@ class NonFiniteLoss:
     """The loss is NaN or infinite.
 
     What it detects:
-        A loss that is not a finite number, at once. It says whether infinity or NaN came first (infinity is an
-        overflow; NaN comes of data, of inf − inf, 0/0, or the root or logarithm of a negative number), and which parts
-        of a composite loss are concerned.
+        - A loss that is NaN or infinite, at once.
+        - The message says which of the two came first. Infinity is an overflow. NaN comes from data, from inf − inf,
+          from 0/0, or from the root or logarithm of a negative number.
+        - The parts of a composite loss that are concerned are named.
 
     Why it matters:
         The gradient of such a loss is not finite either: one step writes it into all weights, and they stay so.
 
     Evidence:
-        `loss` and the last finite value before it; `grad/norm` of that step: large, it exploded; usual, look at the
-        data.
+        `loss` and its last finite value. `grad/norm` of that step: if it is large, the training exploded; if it is
+        usual, look at the data.
 
     What to do:
-        Go back to the last checkpoint before the step. Look at its batch, then lower the rate or clip the gradient if
-        the loss or the gradient had grown before.
+        Go back to the last checkpoint before the step. Look at the batch of that step. Lower the learning rate or clip
+        the gradient if loss or gradient had grown before.
 
     When it is wrong:
-        Steps that a gradient scaler skips are not looked at. A loss that is masked later on, or only logged, may be NaN
-        without harm.
+        - A loss that is masked later on, or only logged, may be NaN without harm.
+        - Steps that a gradient scaler skips are not judged.
 
     References:
         Micikevicius et al., Mixed precision training, ICLR 2018 (overflow and loss scaling).
@@ -51,13 +53,13 @@ class NonFiniteLoss:
     onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.NONFINITE_INPUT: For("the loss is not finite"),
-        Cause.EXPLODING_GRADIENTS: For("it ended in a loss that is not finite"),
-        Cause.PRECISION_OVERFLOW: For("the loss is not finite"),
-        Cause.LR_TOO_HIGH: For("it ended in a loss that is not finite"),
-        Cause.WEIGHT_NORM_JUMP: Against("rather an explosion"),
-        Cause.PLATEAU: Against("the loss is no number"),
-        Cause.OVERFITTING: Against("the loss is no number"),
+        Cause.NONFINITE_INPUT: For("the loss is NaN or infinite"),
+        Cause.EXPLODING_GRADIENTS: For("it ended in a NaN or infinite loss"),
+        Cause.PRECISION_OVERFLOW: For("the loss is NaN or infinite"),
+        Cause.LR_TOO_HIGH: For("it ended in a NaN or infinite loss"),
+        Cause.WEIGHT_NORM_JUMP: Against("a loss that is NaN or infinite is rather an explosion"),
+        Cause.PLATEAU: Against("the loss is NaN or infinite"),
+        Cause.OVERFITTING: Against("the loss is NaN or infinite"),
     }
     quiet_steps: ClassVar[int] = 50
 
@@ -83,14 +85,14 @@ class NonFiniteLoss:
             state = state._replace(since=scene.step, first=first)
         state = state._replace(num=state.num + 1)
         what = "NaN" if math.isnan(state.first) else "infinite"
-        again = f", in {state.num} steps so far" if state.num > 1 else ""
-        usual = "it was never finite" if math.isnan(state.usual) else f"the last finite one was {state.usual:.4g}"
-        message = f"loss {what} at step {state.since}{again}; {usual}"
+        again = f" and has been NaN or infinite in {count(state.num, 'step')} so far" if state.num > 1 else ""
+        usual = "no loss was finite" if math.isnan(state.usual) else f"the last finite loss was {amount(state.usual)}"
+        message = f"the loss became {what} at step {state.since:,}{again}; {usual}"
         tag = f"loss/part@{bad[0]}" if bad else "loss"
         evidence = [Evidence(tag=tag, step=state.since, value=state.first, expected=_known(state.usual))]
         if "grad/norm" in scene:
             norm = scene.value("grad/norm")
-            evidence.append(Evidence(tag="grad/norm", step=scene.step, value=norm, expected=_known(state.norm)))
+            evidence.append(look.evidence("grad/norm", norm, _known(state.norm)))
         return state, (Sighting(Severity.CRITICAL, message, bad, tuple(evidence), state.since),)
 
 

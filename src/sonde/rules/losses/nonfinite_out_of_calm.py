@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.core.quantities import amount, count
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class NonfiniteOutOfCalmState(NamedTuple):
@@ -18,17 +19,17 @@ class NonfiniteOutOfCalmState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NonfiniteOutOfCalm:
-    """The loss was ordinary up to the very step at which it is no number any more.
+    """The loss was ordinary up to the very step at which it became NaN or infinite.
 
     What it detects:
-        - The first loss that is NaN or infinite.
-        - Before it, for `calm` steps in a row, neither the loss nor the gradient's norm was more than `score` robust
+        - The loss is NaN or infinite for the first time.
+        - For `calm` steps in a row before, neither the loss nor the gradient norm was more than `score` robust
           deviations above its last 128 values.
-        - Always information: LOS001 is the alarm.
+        - It is always information: LOS001 is the alarm.
 
     Why it matters:
-        What diverges grows before it breaks. What breaks out of calm was broken from outside: a NaN in the batch, a
-        division by zero or a logarithm of zero in the loss, a number beyond float16.
+        A divergence grows before it ends in NaN. A loss that breaks without warning was broken from outside: by a NaN
+        in the batch, by a division by zero or a logarithm of zero in the loss, or by a number beyond float16.
 
     Evidence:
         `loss` before that step, against its median.
@@ -38,20 +39,20 @@ class NonfiniteOutOfCalm:
         logarithms in the loss.
 
     When it is wrong:
-        Some explosions take one step: an update that is far too large from one iteration to the next.
+        - Some explosions take one step: an update that is far too large from one iteration to the next.
 
     References:
-        none; the reasoning is that of a cause that comes before its effect.
+        None; a cause comes before its effect.
     """
 
     code: ClassVar[str] = "LOS013"
     name: ClassVar[str] = "nonfinite-out-of-calm"
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.NONFINITE_INPUT: For("nothing grew before it"),
-        Cause.PRECISION_OVERFLOW: For("nothing grew before it"),
-        Cause.LR_TOO_HIGH: Against("nothing grew before the loss was no number"),
-        Cause.EXPLODING_GRADIENTS: Against("nothing grew before the loss was no number"),
+        Cause.NONFINITE_INPUT: For("nothing grew before the loss broke"),
+        Cause.PRECISION_OVERFLOW: For("nothing grew before the loss broke"),
+        Cause.LR_TOO_HIGH: Against("nothing grew before the loss broke"),
+        Cause.EXPLODING_GRADIENTS: Against("nothing grew before the loss broke"),
         Cause.WRONG_LOSS_REDUCTION: Against(),
     }
     quiet_steps: ClassVar[int] = 50
@@ -75,8 +76,7 @@ class NonfiniteOutOfCalm:
         if state.num_calm < self.calm:
             return state, ()
         message = (
-            f"the loss was ordinary for {state.num_calm} steps ({state.loss:.4g} at the last of them) before it was no "
-            "number"
+            f"the loss was ordinary for {count(state.num_calm, 'step')}, {amount(state.loss)} at last, before it "
+            "became NaN or infinite"
         )
-        evidence = Evidence(tag="loss", step=picture.step, value=picture.loss, expected=state.loss)
-        return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)
+        return state, (Sighting(Severity.INFO, message, evidence=(look.evidence("loss", picture.loss, state.loss),)),)

@@ -7,9 +7,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, count, share
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting
 from sonde.rules.scene import Scenes
 from sonde.signals.phases import Phase
 
@@ -26,26 +27,27 @@ class SettlesHigh:
     """A model of few parameters has learned what it can, and most of the loss is left.
 
     What it detects:
-        Training and validation are both above `high` of what a model without training gets, and validation is within
-        10% of training, or of what it was above it at the first evaluation (some validation sets are harder than
-        others). Over the last evaluations, at least `still`, 100 steps and a third of the run, validation has changed
-        by less than 2%, and the training loss by less than 3% or its noise, at a constant rate near its peak. And the
-        model has no more than one parameter for `examples` examples between two evaluations: it can neither learn them
-        by heart nor, as it seems, find what they have in common. The number of parameters is that of all measured
-        weights, (norm / RMS)².
+        - Training and validation losses are both above `high` of an untrained model's.
+        - Validation is within 10% of training, or of what it was above training at the first evaluation: some
+          validation sets are harder than others.
+        - Over the last evaluations (at least `still`, 100 steps and a third of the run) validation has changed by less
+          than 2%, and the training loss by less than 3% or its noise, at a constant learning rate near its peak.
+        - The model has no more than one parameter for `examples` examples between two evaluations. It cannot learn them
+          by heart, nor, as it seems, find what they have in common.
+        - The number of parameters is that of all measured weights, (norm/RMS)².
 
     Why it matters:
-        More steps, another rate or less regularisation will not help: the model cannot say more.
+        More steps, another learning rate or less regularisation will not help: the model can express no more.
 
     Evidence:
-        `loss` and `val/loss` against what guessing gives; `weight/norm@…` and `weight/rms@…` for the size.
+        `loss` and `val/loss` against those of an untrained model; `weight/norm@…` and `weight/rms@…` for the size.
 
     What to do:
-        A wider or deeper model, or inputs that say more. Where a larger model settles at the same loss, that is the
+        Use a wider or deeper model, or inputs that say more. If a larger model settles at the same loss, that is the
         noise of the targets, and all there is.
 
     When it is wrong:
-        A linear model on targets that are mostly noise settles in the same way. Only a larger model can tell.
+        - A linear model on targets that are mostly noise settles in the same way. Only a larger model can tell.
 
     References:
         Goodfellow, Bengio and Courville, Deep learning, 2016, section 5.2 (capacity).
@@ -56,8 +58,8 @@ class SettlesHigh:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss", "weight/rms@")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.INSUFFICIENT_CAPACITY: For("a model of few parameters has settled high"),
-        Cause.PLATEAU: Against("it has settled on what it can do"),
+        Cause.INSUFFICIENT_CAPACITY: For("a model of few parameters has settled at a high loss"),
+        Cause.PLATEAU: Against("the model has settled on what it can do"),
         Cause.LABEL_NOISE: Against("a model of few parameters would settle so on any labels"),
     }
     quiet_steps: ClassVar[int] = 10_000
@@ -98,13 +100,10 @@ class SettlesHigh:
         if not 0 < self.examples * num_parameters <= num_examples:
             return state, ()
         message = (
-            f"a model of {num_parameters:.0f} parameters has settled at {training / reference:.0%} of what it is "
-            f"without training, {training:.4g}, on {num_examples:.0f} examples, and validation with it"
+            f"a model of {count(round(num_parameters), 'parameter')} has settled at a loss of {amount(training)}, "
+            f"{share(training / reference)} of that of an untrained model, on {count(round(num_examples), 'example')}"
         )
-        evidence = (
-            Evidence(tag="loss", step=look.scene.step, value=training, expected=reference),
-            Evidence(tag="val/loss", step=look.scene.step, value=validation, expected=reference),
-        )
+        evidence = look.evidence("loss", training, reference), look.evidence("val/loss", validation, reference)
         return state, (Sighting(Severity.WARNING, message, evidence=evidence, since=seen.steps[-num]),)
 
 

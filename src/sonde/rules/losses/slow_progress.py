@@ -7,11 +7,12 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import count, share
 from sonde.rules.course import Course
 from sonde.rules.depth import latest_typical
 from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, left
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
 
@@ -27,28 +28,31 @@ class SlowProgress:
     """The loss falls, but along a shallow straight line.
 
     What it detects:
-        Over at least `least_steps` losses at a constant rate the line through them falls by more than four standard
-        errors but by less than `shallow` in 100 steps, half of the fall lies in either half (a learning curve bends:
-        most of its fall comes early), and more than `high` of the loss is left. It is a warning from `warning_steps` on
-        where it is less than half done, at a pace that would take more than `long` steps from start to end, and the
-        length of the steps can be the reason: the median update ratio of weight matrices (of the whole model where
-        there are none) is below 1e-3, or, where it was not measured, successive gradients agree (cosine above 0.5). Or,
-        with steps of any length, where validation creeps along such a line as well: over at least `evaluations`
-        evaluations and 200 steps it fell by 3 to 25%, in its newer half by 80% or more of what it did in its older half
-        (a learning curve slows down: half of it, over as many). A model that came trained is not judged.
+        - Over at least `least_steps` losses at a constant learning rate, the line through them falls by more than four
+          standard errors, but by less than `shallow` in 100 steps.
+        - Each half of the run has about half of the fall. A learning curve bends: most of its fall comes early.
+        - More than `high` of the loss is left. This is information.
+        - It is a warning from `warning_steps` losses on if less than half is done, the pace would need more than `long`
+          steps from start to end, and short steps can be the reason: the median update ratio of weight matrices is
+          below 1e-3; or, if it was not measured, successive gradients agree (cosine above 0.5).
+        - With steps of any length it is a warning if validation falls along such a line as well: over at least
+          `evaluations` evaluations and 200 steps it fell by 3 to 25%, and in its newer half by 80% or more of what it
+          did in its older half.
+        - A model that came trained is not judged.
 
     Why it matters:
-        The same descent could be had in a fraction of the steps.
+        The same descent would take a fraction of the steps.
 
     Evidence:
         The slope of `loss`; `grad/cosine` (steps that agree could be longer); `update/ratio`.
 
     What to do:
-        Raise the rate by a factor of 3 to 10 as long as the loss stays calm. Look at `clip/factor`: a clip far below
-        the usual gradient shortens steps in the same way.
+        Raise the learning rate by a factor of 3 to 5, as long as the loss stays calm. Look at `clip/factor`: a clip
+        far below the usual gradient shortens steps in the same way.
 
     When it is wrong:
-        Fine-tuning at a tiny rate is meant to be slow. Very large models fall slowly at their best rate.
+        - Fine-tuning at a tiny learning rate is meant to be slow.
+        - Very large models fall slowly at their best learning rate.
 
     References:
         Smith, A disciplined approach to neural network hyper-parameters, 2018.
@@ -60,16 +64,16 @@ class SlowProgress:
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.LR_TOO_LOW: (For("the loss falls along a shallow straight line"), For(when=When.ALARM)),
-        Cause.PLATEAU: For("all that is left is a slow descent", when=When.ALARM),
-        Cause.CLIP_TOO_AGGRESSIVE: For("slow and straight"),
+        Cause.PLATEAU: For("the loss falls along a shallow straight line", when=When.ALARM),
+        Cause.CLIP_TOO_AGGRESSIVE: For("the loss falls slowly and straight"),
         Cause.LONG_SEQUENCE: For(),
-        Cause.BATCH_TOO_LARGE: For("few, sure, short steps"),
+        Cause.BATCH_TOO_LARGE: For("the loss falls slowly, by few steps that agree"),
         Cause.UNDERFITTING: For(),
         Cause.LABEL_NOISE: For(),
-        Cause.ADAM_EPSILON_UNDERFLOW: For("slow and straight"),
-        Cause.INSUFFICIENT_CAPACITY: Against("it still falls"),
-        Cause.NO_LEARNABLE_SIGNAL: (Against("it does fall"), Against("it does fall, and goes on to", when=When.ALARM)),
-        Cause.LR_TOO_HIGH: Against("slow and straight is the opposite"),
+        Cause.ADAM_EPSILON_UNDERFLOW: For("the loss falls slowly and straight"),
+        Cause.INSUFFICIENT_CAPACITY: Against("the loss still falls"),
+        Cause.NO_LEARNABLE_SIGNAL: (Against("the loss falls"), Against("the loss goes on falling", when=When.ALARM)),
+        Cause.LR_TOO_HIGH: Against("a slow straight descent is the opposite"),
         Cause.WRONG_LOSS_REDUCTION: Against("a sum makes steps too large, not progress slow", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 100
@@ -101,27 +105,27 @@ class SlowProgress:
         descent = state.course.descent()
         if descent is None or not descent.t < -4 or not 0.3 < descent.early_share < 0.65:
             return state, ()
-        share, pace = left(picture), -100 * descent.slope / descent.first
-        if not share > self.high or pace > self.shallow:
+        rest, pace = left(picture), -100 * descent.slope / descent.first
+        if not rest > self.high or pace > self.shallow:
             return state, ()
         typical = latest_typical(look.scenes, "update/ratio")
         ratio = typical if math.isfinite(typical) else picture.ratio
         short = ratio < 1e-3 if math.isfinite(ratio) else picture.grad_cosine > 0.5
-        lasts = share > 0.5 and pace * self.long < 100
+        lasts = rest > 0.5 and pace * self.long < 100
         # Short steps on a loss that was low from the start may be fine-tuning.
         creeps = not ratio < 5e-4 and pace * self.long < 100 and _creeps(state.evaluations, self.evaluations)
         slow = (
             ((short and lasts) or creeps) and not picture.came_trained and state.course.num_values >= self.warning_steps
         )
         message = (
-            f"loss falls by {pace:.2%} in 100 steps along a straight line, "
-            f"with {share:.0%} of it left after {picture.num_losses} steps"
+            f"the loss falls by only {share(pace)} in 100 steps, along a straight line, and is "
+            f"{share(rest)} of that of an untrained model after {count(picture.num_losses, 'step')}"
         )
-        evidence = [Evidence(tag="loss", step=picture.step, value=descent.last, expected=descent.first)]
+        evidence = [look.evidence("loss", descent.last, descent.first)]
         if math.isfinite(picture.grad_cosine):
-            evidence.append(Evidence(tag="grad/cosine", step=picture.step, value=picture.grad_cosine, expected=0.0))
+            evidence.append(look.evidence("grad/cosine", picture.grad_cosine, 0.0))
         if math.isfinite(ratio):
-            evidence.append(Evidence(tag="update/ratio", step=picture.step, value=ratio, expected=1e-3))
+            evidence.append(look.evidence("update/ratio", ratio, 1e-3))
         severity = Severity.WARNING if slow else Severity.INFO
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=0),)
 

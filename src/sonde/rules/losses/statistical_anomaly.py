@@ -7,12 +7,14 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.core.records import Float64
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.signals.cusum import Cusum, CusumState, threshold_for
 from sonde.signals.forecast import Forecast, ForecastState
 
 _SERIES = ("loss", "grad/norm")
+_NAMES = ("the loss", "the gradient norm")
 _FORECAST = Forecast(warmup=100)
 _CUSUM = Cusum(threshold=threshold_for(0.01, 100_000 * len(_SERIES)), clip=4.0)
 
@@ -29,24 +31,24 @@ class StatisticalAnomaly:
     """A series leaves the band of its own forecast.
 
     What it detects:
-        For the loss and the logarithm of the gradient norm: a two-sided CUSUM (k = 0.5,
-        residuals cut at ±4, so that one outlier is none) of the standardised one-step forecast errors, with the
-        threshold at which both together give 0.01 false alarms in 100,000 steps of normal noise. Values of a
-        step in which the rate jumped do not count. Information only.
+        - For the loss and the logarithm of the gradient norm, a two-sided CUSUM (k = 0.5) of the standardised one-step
+          forecast errors crosses its threshold. Errors are cut at ±4, so that one outlier does not count.
+        - Both together give 0.01 false alarms in 100,000 steps of normal noise.
+        - Values of a step in which the learning rate jumped do not count.
+        - It is always information.
 
     Why it matters:
-        Something changed at that step, whatever it was: data, code path, numerics. It dates the onset of other
-        findings.
+        Something changed at that step: data, code path or numerics. It dates the onset of other findings.
 
     Evidence:
-        The series, its value and what was forecast.
+        The series, its value and its forecast.
 
     What to do:
         Look at what else changed at that step.
 
     When it is wrong:
-        Series that wander (autocorrelation above 0.9) alarm more often than promised; so do sharp bends of healthy
-        learning curves.
+        - Series that wander (autocorrelation above 0.9) are reported more often than that.
+        - So are sharp bends of healthy learning curves.
 
     References:
         Page, Continuous inspection schemes, Biometrika 41, 1954.
@@ -56,7 +58,7 @@ class StatisticalAnomaly:
     name: ClassVar[str] = "statistical-anomaly"
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.DATA_DRIFT: For("a series left its forecast for good"),
+        Cause.DATA_DRIFT: For("loss or gradient left their forecast for good"),
         Cause.STATE_RESET: For("the loss left its forecast"),
     }
     quiet_steps: ClassVar[int] = 200
@@ -81,8 +83,7 @@ class StatisticalAnomaly:
 
     def _sighting(self, i: int, raw: tuple[float, ...], expected: Float64, rose: bool, step: int) -> Sighting:
         usual = float(expected[i] if i == 0 else np.exp(expected[i]))
-        message = (
-            f"{_SERIES[i]} is persistently {'above' if rose else 'below'} its forecast: {raw[i]:.4g}, not {usual:.4g}"
-        )
+        side = "above" if rose else "below"
+        message = f"{_NAMES[i]} stays {side} its forecast: {amount(raw[i])} instead of {amount(usual)}"
         evidence = Evidence(tag=_SERIES[i], step=step, value=raw[i], expected=usual)
         return Sighting(Severity.INFO, message, evidence=(evidence,))

@@ -6,6 +6,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import count
+from sonde.core.quantities import share as percent
 from sonde.rules.depth import latest_typical
 from sonde.rules.progress import is_stuck
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
@@ -21,29 +23,34 @@ class EpsilonUnderflowState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EpsilonUnderflow:
-    """Adam's second moments have fallen to its epsilon, so that steps are no longer normalised.
+    """Adam's second moments have fallen below its epsilon, so that steps are no longer normalised.
 
     What it detects:
-        The share of elements with √v̂ < ε, less those whose v is exactly zero (they never had a gradient), above
-        `share` in a tensor, at its latest look. Information where most of those looked at are so, three at least or all
-        of them: a few that the loss hardly reaches yet slow nothing down. A warning where the loss is stuck too, or
-        four fifths are and half of the loss is left after 100 losses, or all are and nine tenths are left after 40, of
-        steps below 2e-4 of the weights (four fifths and 1e-3, where it is every element of all of them and the model
-        did not come trained). Nothing where the loss is nearly gone.
+        - In a tensor, √v̂ < ε for more than `share` of the elements at the latest measurement. Elements whose v is
+          exactly zero never had a gradient and do not count.
+        - This holds for most of the measured tensors, and for at least three or for all of them.
+        - Nothing is said if the loss is nearly gone.
+        - Warning: the loss is stuck.
+        - Warning: it holds for more than 80% of the tensors, and half of the loss is left after 100 losses.
+        - Warning: it holds for all tensors, 90% of the loss is left after 40 losses, and steps are below 2e-4 of the
+          weights. If it holds for every element and the model did not come trained, 80% of the loss and 1e-3 are
+          enough.
+        - Information: all other cases.
 
     Why it matters:
-        The step becomes η·m/ε, plain gradient descent with tiny gradients: nothing moves. Gradients that small come
-        from a loss scaled down, or from vanishing.
+        A step becomes η·m/ε, which is plain gradient descent with tiny gradients: nothing moves. Gradients that small
+        come from a loss that is scaled down, or they vanish on their way.
 
     Evidence:
         `adam/epsilon_share@…`, `adam/zero_share@…`, `update/ratio@…`.
 
     What to do:
-        Set ε below the usual √v (a hundredth of the RMS gradient), or scale the loss up to order one.
+        - Set ε below the usual √v, to a hundredth of the RMS gradient.
+        - Or scale the loss up, to about one.
 
     When it is wrong:
-        A large ε on purpose (1e-3 in some vision recipes) makes Adam act like momentum; where that trains, it is
-        information.
+        - A large ε may be meant (1e-3 in some vision recipes), and makes Adam act like momentum. If the loss falls, the
+          finding is information.
 
     References:
         Molybog et al., A theory on Adam instability in large-scale machine learning, 2023.
@@ -91,7 +98,8 @@ class EpsilonUnderflow:
         severity = Severity.WARNING if slow or is_stuck(look.picture) else Severity.INFO
         value = float(live[latest.names.index(below[0])])
         message = (
-            f"√v is below Adam's ε in {value:.0%} of {below[0]}; so in {len(below)} of {len(latest.names)} tensors"
+            f"Adam's √v is below its ε in {len(below)} of {count(len(latest.names), 'tensor')} "
+            f"({percent(value)} of the elements of `{below[0]}`)"
         )
         evidence = Evidence(
             tag=f"adam/epsilon_share@{below[0]}",

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, count
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 
 
@@ -22,28 +23,32 @@ class LossScaleCollapseState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LossScaleCollapse:
-    """The gradient scaler lowers its scale again and again: gradients overflow whatever it does.
+    """The gradient scaler lowers its scale again and again, because gradients overflow at every scale.
 
     What it detects:
-        A scale below `least`: then not the scaled gradients overflow but the forward pass, or the gradient is not
-        finite at any scale; a warning at once, critical below 1e-3. And, once the first search is over (`calm` steps
-        without a skip), `falls` falls of the scale within `window` steps: a warning where the scale is a hundredth of
-        what it had settled at, else information. The first search itself is healthy, but `skips` skipped steps in a row
-        are none: half of the scale each time, no scale is left to be tried. That is critical.
+        - Low scale: the scale is below `least`. Then the forward pass overflows and not the scaled gradients, or the
+          gradient is not finite at any scale. Warning; critical below 1e-3 of `least`.
+        - Falls: after the first search for a scale (`calm` steps without a skipped one), the scale fell `falls` times
+          within `window` steps. Warning if it is a hundredth of the value that it had settled at; information
+          otherwise.
+        - Skipped steps: `skips` steps in a row were skipped. Each one halves the scale, and no scale is left to be
+          tried. Critical.
+        - The first search for a scale is healthy, and nothing is said of it.
 
     Why it matters:
-        Each fall is a step that was not taken; a scale that goes to zero ends in gradients that underflow, and in a run
+        Each fall is a step that was not taken. A scale that goes to zero ends in gradients that underflow, and in a run
         that takes no steps at all.
 
     Evidence:
         `amp/scale`, the events `skipped-step`.
 
     What to do:
-        bf16 instead of fp16, or float32 for the module that overflows (`act/headroom@…` names it); clip; lower the
-        rate.
+        - Use bf16 instead of float16.
+        - Or use float32 for the module that overflows; `act/headroom@…` shows which.
+        - Clip the gradient, or lower the learning rate.
 
     When it is wrong:
-        A scaler with an unusual growth interval may go up and down in rhythm; then it is information.
+        - A scaler with an unusual growth interval may go up and down in rhythm. It is information then.
 
     References:
         Micikevicius et al., Mixed precision training, ICLR 2018.
@@ -76,7 +81,7 @@ class LossScaleCollapse:
         state = state._replace(num_skipped=state.num_skipped + skipped)
         scale = scene.value("amp/scale")
         if skipped >= self.skips:
-            message = f"{skipped} steps in a row were skipped: gradients are not finite, whatever the loss scale"
+            message = f"{skipped} steps in a row were skipped: gradients are not finite at any loss scale"
             evidence = tuple(Evidence(tag="amp/scale", step=scene.step, value=v) for v in (scale,) if math.isfinite(v))
             return state, (Sighting(Severity.CRITICAL, message, evidence=evidence, since=scene.step),)
         if not math.isfinite(scale):
@@ -94,8 +99,8 @@ class LossScaleCollapse:
             return state, ()
         bad = low or scale <= 0.01 * settled
         severity = Severity.CRITICAL if scale < 1e-3 * self.least else Severity.WARNING if bad else Severity.INFO
-        message = f"loss scale {scale:.3g} after {state.num_skipped} skipped steps"
-        message += f", {len(recent)} falls within {self.window} steps" if again else ""
+        message = f"the loss scale is down to {amount(scale)} after {count(state.num_skipped, 'skipped step')}"
+        message += f"; it fell {len(recent)} times within {self.window} steps" if again else ""
         expected = settled if math.isfinite(settled) else 65536.0
         fallen = Evidence(tag="amp/scale", step=scene.step, value=scale, expected=expected)
         return state, (Sighting(severity, message, evidence=(fallen,), since=recent[0] if recent else None),)

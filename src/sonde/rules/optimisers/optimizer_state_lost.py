@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount
+from sonde.core.quantities import share as percent
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 from sonde.rules.scene import Fact
 from sonde.rules.tracking import spread
@@ -37,38 +39,42 @@ class OptimizerStateLost:
     """The optimiser begins anew in the middle of a training.
 
     What it detects:
-        Any of these. (1) The share of a tensor's elements whose second moment is exactly zero *rises* by more than
-        `share`: in a training that goes on it can only fall. (2) The learning rate, after a schedule had brought it to
-        less than half, leaps back to exactly its first value, does not move for `patience` steps, and the loss rises
-        above its usual band: the scheduler was lost as well. (3) After an event that says that the run was resumed, the
-        update ratio is more than `jump` times what it was, at the same rate, in the median of the tensors that were
-        measured since, at least half of all: a state is lost of all of them, and the ratio of a single small one moves
-        by such factors by itself. All are warnings.
+        - Second moments: the share of a tensor's second moments that are exactly zero rises by more than `share`. In a
+          training that goes on it can only fall.
+        - Schedule: after a schedule had brought it to less than half, the learning rate jumps back to exactly its first
+          value and stays there for `patience` steps, and the smoothed loss rises by more than a fifth. The scheduler
+          was lost as well then.
+        - Update ratio: within 20 steps after the run was resumed, the median of the measured tensors (at least half of
+          all) moves by more than `jump` times what it moved before.
+        - Event: the run was resumed, and the state of an optimiser that keeps one was empty.
+        - Always a warning.
 
     Why it matters:
-        Adam's first steps after that are of full size in every direction; what the last steps refined is thrown about.
+        Adam's first steps after that have full size in every direction, and undo what the last steps had refined.
 
     Evidence:
         `adam/zero_share@…`, `lr`, `update/ratio@…`, `loss`.
 
     What to do:
-        Save and load `optimizer.state_dict()`, and that of the scheduler and the scaler, with the model; go back to the
-        checkpoint. Without one, warm the rate up again over a few hundred steps.
+        - Save and load `optimizer.state_dict()` with the model, and those of the scheduler and of the scaler.
+        - Go back to the checkpoint.
+        - Without a checkpoint, warm the learning rate up again over a few hundred steps.
 
     When it is wrong:
-        A cosine schedule with restarts leaps to its first rate too, but goes on to fall; a second stage of training
-        with a new optimiser is meant.
+        - A cosine schedule with restarts jumps back to its first rate too, but goes on to fall.
+        - A second stage of training may begin with a new optimiser on purpose.
 
     References:
-        FAULTS.md, real silent errors: optimiser state lost on resume.
+        PyTorch tutorials, Saving and loading a general checkpoint in PyTorch (the state of the optimiser belongs to
+        it).
     """
 
     code: ClassVar[str] = "OPT004"
     name: ClassVar[str] = "optimizer-state-lost"
     needs: ClassVar[tuple[str, ...]] = ("lr", "adam/zero_share@")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.OPTIMIZER_STATE_LOST: (For("second moments or the schedule began anew"), For(when=When.ALARM)),
-        Cause.LR_SPIKE: Against("the rate leapt back to its first value and stayed"),
+        Cause.OPTIMIZER_STATE_LOST: (For("the optimiser or its schedule began anew"), For(when=When.ALARM)),
+        Cause.LR_SPIKE: Against("the rate went back to its first value and stayed there"),
         Cause.BAD_BATCH: Against("the optimiser began anew"),
     }
     quiet_steps: ClassVar[int] = 500
@@ -98,7 +104,10 @@ class OptimizerStateLost:
         for name, value in zip(layers.names, layers.values.tolist(), strict=True):
             before = known.get(name, value)
             if value > before + self.share:
-                message = f"{value:.0%} of {name} have no second moment, before {before:.0%}: the state began anew"
+                message = (
+                    f"{percent(value)} of the second moments of `{name}` are zero, up from {percent(before)}: "
+                    "the optimiser began anew"
+                )
                 evidence = Evidence(tag=f"adam/zero_share@{name}", step=look.scene.step, value=value, expected=before)
                 since = state.jump_step if state.jump_step >= 0 else None
                 seen.append(Sighting(Severity.WARNING, message, where=(name,), evidence=(evidence,), since=since))
@@ -121,8 +130,8 @@ class OptimizerStateLost:
         worse = picture.loss_smooth > 1.2 * state.usual_loss > 0
         if state.jump_step >= 0 and state.num_constant == self.patience and worse:
             message = (
-                f"the learning rate leapt back to its first value {lr:.3g} and stays there; "
-                f"the loss rose from {state.usual_loss:.3g} to {picture.loss_smooth:.3g}"
+                f"the learning rate jumped back to its first value of {amount(lr)} and stays there, and the loss rose "
+                f"from {amount(state.usual_loss)} to {amount(picture.loss_smooth)}"
             )
             evidence = Evidence(tag="lr", step=state.jump_step, value=lr)
             seen.append(Sighting(Severity.WARNING, message, evidence=(evidence,), since=state.jump_step))
@@ -147,7 +156,10 @@ class OptimizerStateLost:
         name = names[len(names) // 2]
         if leaps[name] > self.jump:
             value = leaps[name] * before[name]
-            message = f"since the run was resumed {name} changes by {value:.2g} a step, before by {before[name]:.2g}"
+            message = (
+                f"since the run was resumed, a step changes `{name}` by {percent(value)} of its norm; before, it was "
+                f"{percent(before[name])}"
+            )
             evidence = Evidence(tag=f"update/ratio@{name}", step=look.scene.step, value=value, expected=before[name])
             where = tuple(name for name in names if leaps[name] > self.jump)
             seen.append(
@@ -168,5 +180,5 @@ def _empty(fact: Fact, step: int) -> Sighting | None:
     if not lost:
         return None
     return Sighting(
-        Severity.WARNING, f"the training was resumed with an empty state of {lost[0]['optimizer']}", since=step
+        Severity.WARNING, f"the training was resumed, and the state of {lost[0]['optimizer']} was empty", since=step
     )

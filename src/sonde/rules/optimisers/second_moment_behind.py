@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 
 
@@ -15,24 +16,28 @@ class SecondMomentBehindState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SecondMomentBehind:
-    """Gradients have outgrown what Adam remembers of them.
+    """Gradients have outgrown Adam's running mean of their squares.
 
     What it detects:
-        Mean g²/mean v̂ above `ratio` in a tensor, after the first `first_steps` steps, in which v̂ is of high variance.
-        Information: the earliest sign of a loss spike that is known, one to eight steps ahead. With one look at a
-        tensor every 100 steps most are missed.
+        - The mean of g² is more than `ratio` times the mean of v̂ in a tensor.
+        - The first `first_steps` steps do not count, because v̂ varies much there.
+        - Always information. It is the earliest known sign of a loss spike, one to eight steps ahead.
 
     Why it matters:
-        v too small for g makes a step larger than the rate means.
+        If v is too small for g, a step is larger than the learning rate means it to be.
 
     Evidence:
         `adam/v_ratio@…`.
 
     What to do:
-        Lower β₂ (0.95), clip updates (StableAdamW divides the rate by max(1, √ratio)), lengthen the warmup.
+        - Lower β₂ (0.95).
+        - Clip updates: StableAdamW divides the learning rate by max(1, √ratio).
+        - Lengthen the warmup.
 
     When it is wrong:
-        Rows of embeddings and experts that were not used for long come back with such ratios; tiny batches scatter.
+        - Rows of embeddings and experts that were not used for long come back with such ratios.
+        - Tiny batches scatter.
+        - Each tensor is measured only now and then, so most of these moments are missed.
 
     References:
         Wortsman et al., Stable and low-precision training for large-scale vision-language models, NeurIPS 2023.
@@ -64,7 +69,7 @@ class SecondMomentBehind:
         if not found:
             return state, ()
         value, name = max(found)
-        message = f"the squared gradient of {name} is {value:.3g} times what Adam remembers"
+        message = f"the squared gradient of `{name}` is {amount(value)} times Adam's running mean of it"
         evidence = Evidence(tag=f"adam/v_ratio@{name}", step=look.scene.step, value=float(value), expected=1.0)
         sighting = Sighting(Severity.INFO, message, where=tuple(n for _, n in found), evidence=(evidence,))
         return SecondMomentBehindState(look.scene.step), (sighting,)

@@ -6,6 +6,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
+from sonde.core.quantities import share as percent
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 
 
@@ -20,22 +22,26 @@ class SecondMomentHealth:
     """Adam's second moments do not fit the gradients of most tensors.
 
     What it detects:
-        Over the latest look at every tensor, after 100 steps: the median of mean g²/mean v̂ outside [1/`factor`,
-        `factor`], or more than `share` of a tensor's second moments exactly zero in most tensors, at three looks in a
-        row. Always information.
+        - It is judged after 100 steps, over the latest measurement of every tensor, and must hold at three measurements
+          in a row.
+        - The median over tensors of mean g² over mean v̂ lies outside of 1/`factor` to `factor`.
+        - Or the median share of second moments that are exactly zero is above `share`.
+        - Always information.
 
     Why it matters:
-        Far below 1 the memory is of larger gradients than there are now: steps are too small for a while, as after a
-        spike. Far above, they are too large. Zeros are elements that never had a gradient: dead units, unused rows.
+        Far below 1, Adam remembers larger gradients than there are now, and steps are too small for a while, as after a
+        spike. Far above 1, steps are too large. Second moments of zero belong to elements that never had a gradient:
+        dead units, unused rows.
 
     Evidence:
         `adam/v_ratio@…`, `adam/zero_share@…`.
 
     What to do:
-        After a spike, wait 1/(1 − β₂) steps or lower β₂. For zeros look at dead units.
+        - After a spike, wait for 1/(1 − β₂) steps, or lower β₂.
+        - For zeros, look at dead units (ACT001).
 
     When it is wrong:
-        Gradients that shrink quickly, as in a task that is being solved, have ratios far below 1.
+        - Gradients that shrink quickly have ratios far below 1, as in a task that is being solved.
 
     References:
         Kingma and Ba, Adam, ICLR 2015.
@@ -67,9 +73,9 @@ class SecondMomentHealth:
         state = SecondMomentHealthState(state.num_looks + 1 if off or zero > self.share else 0)
         if state.num_looks < 3:
             return state, ()
-        message = f"squared gradients are {ratio:.2g} times Adam's memory of them (median over tensors)"
+        message = f"squared gradients are {amount(ratio)} times Adam's running means of them (median over tensors)"
         if not off:
-            message = f"{zero:.0%} of Adam's second moments are exactly zero (median over tensors)"
+            message = f"{percent(zero)} of Adam's second moments are exactly zero (median over tensors)"
         name = ratios.names[0]
         evidence = Evidence(tag=f"adam/v_ratio@{name}", step=look.scene.step, value=ratio, expected=1.0)
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

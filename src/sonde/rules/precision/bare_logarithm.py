@@ -21,27 +21,30 @@ class BareLogarithm:
     """The loss takes logarithms of exponentials that come near zero or infinity.
 
     What it detects:
-        The graph of the loss takes a logarithm of a softmax, of exponentials over their sum, or of that sum, with
-        nothing added, clamped or shifted: information. A warning, for `horizon` steps, once the model's outputs are
-        past 0.6 of where exponentials end, at a pace at which they are there within 100 steps: in float32 a probability
-        is zero where the outputs of a row spread by 103, an exponential infinite from 89 on, in float16 from 11 on.
+        - The graph of the loss takes the logarithm of a softmax, of exponentials over their sum, or of that sum, and
+          nothing is added, clamped or shifted before.
+        - Warning, for `horizon` steps: the model's outputs are past 0.6 of the limit of exponentials, and at their pace
+          will reach the limit within 100 steps. In float32 a probability becomes zero once the outputs of a row spread
+          by 103, and an exponential becomes infinite from 89 on (in float16 from 11 on).
+        - Information: all other cases.
 
     Why it matters:
-        A class that is ruled out so firmly and then is the right one has the loss −log 0: infinity, and NaN in every
-        weight one step later. An exponential that overflows does it by itself.
+        A class with a probability of zero that turns out to be the right one has the loss −log 0. That is infinite, and
+        one step later every weight is NaN. An exponential that overflows has the same effect.
 
     Evidence:
         The facts `log-of-probabilities` and `probabilities-vanish`; `loss`.
 
     What to do:
-        `log_softmax`, `logsumexp` or `cross_entropy` of the outputs instead of logarithms of exponentials: they are
-        exact however far the outputs spread. Outputs that spread that fast in the first steps also mean a rate that is
-        too high.
+        - Use `log_softmax`, `logsumexp` or `cross_entropy` of the outputs. They are exact however far the outputs
+          spread.
+        - If the outputs spread that fast in the first steps, also lower the learning rate.
 
     When it is wrong:
-        Only the probabilities of right answers enter the loss: outputs may spread while all answers stay right, and
-        outputs that grow fast may stop.
-        Sigmoids, and losses of compiled models, are not looked at.
+        - Only the probabilities of right answers enter the loss, so outputs may spread as long as all answers stay
+          right.
+        - Outputs that grow fast may stop growing.
+        - Sigmoids and the losses of compiled models are not looked at.
 
     References:
         Blanchard, Higham and Higham, Accurately computing the log-sum-exp and softmax functions, IMA J. Numer. Anal.
@@ -52,7 +55,7 @@ class BareLogarithm:
     name: ClassVar[str] = "bare-logarithm"
     needs: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.PRECISION_OVERFLOW: For("the loss's exponentials come near their end", when=When.ALARM),
+        Cause.PRECISION_OVERFLOW: For("the exponentials in the loss come near their limit", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 100
 
@@ -71,7 +74,7 @@ class BareLogarithm:
         standing = vanish if vanish.since >= 0 else bare
         if standing.since < 0 or not math.isfinite(look.scene.value("loss")):
             return state, ()
-        message = "the loss takes the logarithm of exponentials, with nothing that keeps them from zero or infinity"
+        message = "the loss takes the logarithm of exponentials, and nothing keeps these from zero or infinity"
         if vanish.since >= 0:
             reached = f"reached {vanish.value:.0f} at step {vanish.since}"
             limit = f"{vanish.get('limit'):.0f}"

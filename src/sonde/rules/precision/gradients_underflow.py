@@ -6,6 +6,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, count
+from sonde.core.quantities import share as percent
 from sonde.rules.depth import matrices
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
@@ -21,27 +23,31 @@ class GradientsUnderflowState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GradientsUnderflow:
-    """Gradients are too small for fp16 and become exactly zero.
+    """Gradients are too small for float16 and become exactly zero.
 
     What it detects:
-        More than `share` of the elements exactly zero in most weight matrices, without a gradient scaler, while the
-        typical size of the elements that are left is within a factor of `near` of fp16's smallest number 2^-24, at
-        `num_looks` looks in a row. A matrix of nothing but zeros counts as well, provided that some gradient is left
-        and that none is farther from that number. Zeros alone may be dead units or sparse inputs (ACT001): the size
-        tells. A warning unless the loss is nearly gone.
+        - No gradient scaler is used.
+        - In more than half of the weight matrices more than `share` of the gradient is exactly zero, and the typical
+          size of the rest is within a factor of `near` of float16's smallest number, 2^-24, at `num_looks` measurements
+          in a row.
+        - A gradient of nothing but zeros counts as well, if the rest of all other gradients is as small.
+        - Zeros alone may come from dead units or sparse inputs (ACT001); the size of the rest tells these apart.
+        - Warning, unless more than 90% of the loss is gone: then it is information.
 
     Why it matters:
-        What is rounded to zero is lost; early layers stop first.
+        A gradient that is rounded to zero is lost. The early layers stop learning first.
 
     Evidence:
         `grad/zeros@…`, `grad/rms@…`; no `amp/scale`.
 
     What to do:
-        Use a gradient scaler with fp16, or bf16, which needs none.
+        - Use a gradient scaler with float16.
+        - Or train in bf16, which needs no scaler.
 
     When it is wrong:
-        A solved task has tiny gradients in any format; then it is information. Formats are not recorded: float32
-        gradients that happen to be as small and as sparse look the same.
+        - A solved task has tiny gradients in any format.
+        - The formats of gradients are not recorded. Float32 gradients that happen to be as small and as sparse look the
+          same.
 
     References:
         Micikevicius et al., Mixed precision training, ICLR 2018, figure 3.
@@ -52,12 +58,12 @@ class GradientsUnderflow:
     needs: ClassVar[tuple[str, ...]] = ("grad/zeros@", "grad/rms@")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.MISSING_LOSS_SCALING: (
-            For("gradients are zero or near fp16's smallest number, without a scaler"),
+            For("gradients are lost in float16, without a scaler"),
             For(when=When.ALARM),
         ),
         Cause.PRECISION_UNDERFLOW: For(),
-        Cause.NO_LEARNABLE_SIGNAL: Against("gradients are lost in fp16"),
-        Cause.DEAD_UNITS: Against("what is left is as small as fp16's smallest number: rounding"),
+        Cause.NO_LEARNABLE_SIGNAL: Against("gradients are lost in float16"),
+        Cause.DEAD_UNITS: Against("rounding to float16 makes these zeros"),
     }
     quiet_steps: ClassVar[int] = 200
 
@@ -93,9 +99,10 @@ class GradientsUnderflow:
         place = zeros.names.index(names[0])
         sizes_left = left[near & ~gone]
         message = (
-            f"{zeros.values[place]:.0%} of the gradient of {names[0]} is exactly zero, as much is of "
-            f"{len(names)} of {len(zeros.names)} matrices, and what is left of them is about "
-            f"{float(np.median(sizes_left)):.2g}, near fp16's smallest number"
+            f"much of the gradient is exactly zero in {len(names)} of "
+            f"{count(len(zeros.names), 'weight matrix', 'weight matrices')} "
+            f"({percent(float(zeros.values[place]))} of `{names[0]}`), and the rest is about "
+            f"{amount(float(np.median(sizes_left)))}, near float16's smallest number"
         )
         evidence = Evidence(
             tag=f"grad/zeros@{names[0]}", step=scene.step, value=float(zeros.values[place]), expected=0.0

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 from sonde.rules.standing import Standing, stand
 from sonde.signals.medians import middle
@@ -23,26 +24,29 @@ class LossNearLimitState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LossNearLimit:
-    """A loss in float16 is near the largest number that it can be.
+    """A loss in float16 is near the largest number of the format.
 
     What it detects:
-        The loss is computed in float16, and the median of its last three magnitudes can double less than `doublings`
-        times before it passes 65504: information, and a warning from the `patience`-th step in a row on unless it has
-        fallen by a fifth since the first of them.
+        - The loss is computed in float16.
+        - The median of its last three magnitudes can double less than `doublings` times before it passes 65,504.
+        - Warning: from the `patience`-th such step in a row on, unless the loss has fallen by a fifth since the first
+          of them.
+        - Information: before that.
 
     Why it matters:
-        A batch that is a few times harder than most makes the loss infinite, and the step after it every weight. Losses
-        that are sums are near from the first step on, and nearer with each larger batch.
+        A batch that is a few times harder than most makes the loss infinite, and the next step every weight. A loss
+        that is a sum is near the limit from the first step on, and nearer with each larger batch.
 
     Evidence:
-        The fact `half-loss`; `loss` against 65504.
+        The fact `half-loss`; `loss` against 65,504.
 
     What to do:
-        Compute the loss in float32 (`output.float()` before it) or train in bf16; use the mean instead of the sum.
+        - Compute the loss in float32 (`output.float()` before it), or train in bf16.
+        - Use the mean instead of the sum.
 
     When it is wrong:
-        A loss that stays as high for the whole training and whose batches never differ by much does not overflow. Where
-        the loss is given as a plain number, its format is not known, and nothing is said.
+        - A loss that stays as high for the whole training, with batches that never differ by much, does not overflow.
+        - If the loss is given to Sonde as a plain number, its format is not known, and nothing is said.
 
     References:
         Micikevicius et al., Mixed precision training, ICLR 2018 (sums and losses in float32).
@@ -54,7 +58,7 @@ class LossNearLimit:
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.PRECISION_OVERFLOW: (
             For("the loss is near its format's largest number"),
-            For("and stays there", when=When.ALARM),
+            For("the loss stays near that number", when=When.ALARM),
         ),
         Cause.LR_TOO_HIGH: Against("the format explains why the loss overflowed", when=When.ALARM),
     }
@@ -85,7 +89,8 @@ class LossNearLimit:
             fact, last, scene.step if is_new else state.since, level if is_new else state.level, state.num_near + 1
         )
         left = math.log2(limit / level)
-        message = f"the loss, {level:.4g} in float16, can double {left:.1f} times before it is infinite ({limit:.0f})"
+        size = f"the loss of {amount(level)} in float16"
+        message = f"{size} can double only {left:.1f} times before it overflows at {limit:,.0f}"
         evidence = Evidence(tag="loss", step=scene.step, value=loss, expected=limit * 2**-self.doublings)
         sure = state.num_near >= self.patience and level > 0.8 * state.level
         severity = Severity.WARNING if sure else Severity.INFO

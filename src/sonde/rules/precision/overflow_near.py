@@ -20,22 +20,26 @@ class OverflowNear:
     """Activations come near the largest number of their format.
 
     What it detects:
-        `act/headroom`, how often the largest magnitude of a module can double before it overflows, below `doublings`:
-        information at the first look, a warning at two in a row, or with `skips` steps skipped by the scaler within
-        100. A warning as well below `ahead` doublings where, at the pace since the look before, none will be left by
-        the next one. Below 0 doublings there is an infinity already.
+        - `act/headroom` says how often the largest magnitude of a module can double before it overflows. It is below
+          `doublings`.
+        - Or it is below `ahead`, and at its pace since the measurement before, none will be left at the next one.
+        - Warning: it is below `doublings` at two measurements in a row, the scaler has skipped `skips` steps within
+          100, or none will be left at the next measurement.
+        - Information: all other cases.
 
     Why it matters:
-        In fp16 the limit is 65504; a single larger value is infinity, and NaN after the next normalisation.
+        In float16 the limit is 65,504. A single larger value is infinity, and the next normalisation makes NaN of it.
 
     Evidence:
         `act/headroom@…`, the events `skipped-step`.
 
     What to do:
-        bf16, or float32 for the module named; scale the sum it computes (a mean instead of a sum, divide first).
+        - Use bf16, or float32 for the module that is named.
+        - Make the sum in this module smaller: use a mean, or divide first.
 
     When it is wrong:
-        A module that gives masks or ids as large numbers; float32 and bf16 never come near.
+        - A module may give masks or ids as large numbers.
+        - Float32 and bf16 never come near their limits in a healthy training.
 
     References:
         Micikevicius et al., Mixed precision training, ICLR 2018.
@@ -80,7 +84,10 @@ class OverflowNear:
         if not found:
             return state, ()
         sure = bool(soon) or any(counts[name] > 1 for name in found) or len(state.skipped) >= self.skips
-        message = f"the largest activation of {found[0]} can double {values[found[0]]:.2g} times before it overflows"
-        evidence = Evidence(tag=f"act/headroom@{found[0]}", step=scene.step, value=values[found[0]])
+        module, left = scene.kinds.module(found[0]), values[found[0]]
+        message = f"the largest activation of {module} can double only {left:.1f} times before it overflows"
+        if left <= 0:
+            message = f"the largest activation of {module} has reached the largest number of its format"
+        evidence = Evidence(tag=f"act/headroom@{found[0]}", step=scene.step, value=left)
         severity = Severity.WARNING if sure else Severity.INFO
         return state, (Sighting(severity, message, where=tuple(found), evidence=(evidence,)),)

@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import share as percent
 from sonde.core.records import Float64
 from sonde.rules.ranks.rank_series import Aligned, RankSeries, aligned, outliers
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
@@ -20,32 +21,34 @@ class RankDivergence:
     """Ranks that should hold the same weights do not.
 
     What it detects:
-        The global weight norms of the ranks of a data-parallel training differ by more than `tolerance`, relative to
-        the largest, at one reading. Or, between readings, the norms of the gradients that they apply do, at `confirmed`
-        steps in a row: this counts once they have been equal, which shows that gradients are averaged before they are
-        read. The step at which the first of them differed is named.
-
-        No statistics are needed: an all-reduce gives every rank the same bits, and equal weights moved by equal
-        gradients stay equal, so that norms differ by 0. `tolerance` is eight roundings of the float32 in which norms
-        are recorded, for ranks on unlike devices that add up in another order. Where both norms differ at the first
-        reading, and the weights by more than `pieces`, ranks hold different weights by design (shards, stages of a
-        pipeline), and nothing is said. It needs the series of all ranks: `judge` takes them; a single rank's rows say
-        nothing.
+        - Weights: the global weight norms of the ranks of a data-parallel training differ by more than `tolerance`,
+          relative to the largest, at one measurement.
+        - Gradients: the norms of the applied gradients differ by more than `tolerance` at `confirmed` steps in a row.
+          This counts only if these norms were equal before, because gradients may be averaged after they are read.
+        - `tolerance` covers the rounding of the recorded norms, for ranks on different devices that add up in another
+          order. On equal devices an all-reduce gives every rank the same bits, and the norms differ by 0.
+        - Nothing is said if both norms differ at the first measurement, and the weights by more than `pieces`: the
+          ranks hold different weights by design (shards, stages of a pipeline).
+        - Always critical. The message is dated back to the first step at which the ranks differed. The series of all
+          ranks are needed.
 
     Why it matters:
-        Averaged gradients belong to none of the models; what is saved is one of several that have drifted apart.
+        Averaged gradients belong to none of the models, and the checkpoint is one of several models that have drifted
+        apart.
 
     Evidence:
         `weight/norm` and `grad/norm_applied` of each rank.
 
     What to do:
-        Broadcast the initial weights (`DistributedDataParallel` does), call the wrapper and not the model inside, clip
-        and step alike on all ranks, and draw no random number on some of them only where it changes weights.
+        - Broadcast the initial weights (`DistributedDataParallel` does so).
+        - Call the wrapper and not the model inside it.
+        - Clip and step in the same way on all ranks.
+        - Draw random numbers that change weights on all ranks alike.
 
     When it is wrong:
-        Local SGD, federated averaging and different experts on each rank diverge on purpose. Ranks that count their
-        steps differently are compared at different steps. Two ranks whose weights differ in direction only have equal
-        norms, which is hardly ever so to six digits.
+        - Local SGD, federated averaging, and different experts on each rank diverge on purpose.
+        - Ranks that count their steps differently are compared at different steps.
+        - Two ranks whose weights differ in direction only have equal norms, and are not found. This is rare.
 
     References:
         Jiang et al., TrainCheck, OSDI 2025 (replicas out of sync; clipping on one rank only).
@@ -55,7 +58,7 @@ class RankDivergence:
     name: ClassVar[str] = "rank-divergence"
     needs: ClassVar[tuple[str, ...]] = ("weight/norm",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.RANK_DIVERGENCE: For("replicas differ"),
+        Cause.RANK_DIVERGENCE: For("the ranks hold different models"),
     }
     quiet_steps: ClassVar[int] = 100
 
@@ -137,5 +140,5 @@ def _sighting(what: str, compared: Aligned, place: int, apart: Float64, since: i
     values, step = compared.values[:, place], int(compared.steps[place])
     middle = float(np.median(values))
     evidence = tuple(Evidence(tag=_TAGS[what], step=step, value=value, expected=middle) for value in values.tolist())
-    message = f"the ranks' {what} norms differ by {float(apart[place]):.2g} of their size"
+    message = f"the {what} norms of the ranks differ by {percent(float(apart[place]))}"
     return Sighting(Severity.CRITICAL, message, outliers(compared.ranks, values), evidence, since)

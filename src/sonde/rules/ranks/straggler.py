@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.rules.ranks.rank_series import RankSeries, aligned
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 
@@ -19,13 +20,15 @@ class Straggler:
     """One rank is slower than the others, which wait for it.
 
     What it detects:
-        Ranks that exchange gradients end each step together, so step times agree and only the waiting differs: it lies
-        in the backward pass of those that are early, or in the calls of `torch.distributed` by which a script
-        exchanges them itself. A rank's own time is `time/step` − `time/backward` − `time/communication`. At each of
-        the last `window` readings that all ranks have, a straggler took `each` times as long as the slowest of the
-        others; its median own time is `ratio` times the median of the others' and longer by `share` of a step. Where
-        it is longer by `large` of a step at all of them but one, `few` readings are enough. It needs the series of all
-        ranks: `judge` takes them; a single rank's rows say nothing.
+        - A rank's own time is `time/step` − `time/backward` − `time/communication`. Ranks that exchange gradients end
+          each step together, and the faster ranks wait in the backward pass or in the calls of `torch.distributed`; so
+          only the own times differ.
+        - At each of the last `window` measurements that all ranks have, the same rank took more than `each` times as
+          long as the slowest of the others.
+        - Its median own time is more than `ratio` times the median of the others, and longer by more than `share` of a
+          step.
+        - If its own time is longer by `large` of a step at all of them but one, `few` measurements are enough.
+        - Always a warning. The series of all ranks are needed.
 
     Why it matters:
         All ranks run at the speed of the slowest.
@@ -34,11 +37,11 @@ class Straggler:
         `time/step`, `time/backward` and `time/communication` of each rank.
 
     What to do:
-        Look at that rank's machine: other work on it, a throttled device, a slow disk; or at its share of the data,
-        which may be larger or of longer sequences.
+        - Look at the machine of that rank: other work on it, a throttled device, a slow disk.
+        - Look at its share of the data, which may be larger or have longer sequences.
 
     When it is wrong:
-        Ranks with different work by design (pipeline stages, a rank that also logs and evaluates).
+        - Ranks may have different work by design: the stages of a pipeline, or a rank that also logs and evaluates.
 
     References:
         Wu et al., FALCON: pinpointing and mitigating stragglers for large-scale hybrid-parallel training, 2024.
@@ -48,7 +51,7 @@ class Straggler:
     name: ClassVar[str] = "straggler"
     needs: ClassVar[tuple[str, ...]] = ("time/step", "time/backward")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.STRAGGLER: For("one rank's own time stands out"),
+        Cause.STRAGGLER: For("one rank takes longer than all others"),
     }
     quiet_steps: ClassVar[int] = 100
 
@@ -104,7 +107,9 @@ class Straggler:
             rest = float(np.median(np.delete(own, place)))
             if own[place] > self.ratio * max(rest, 0.0) and own[place] - rest > self.share * total:
                 rank, since = whole.ranks[place], int(steps[end - num])
-                message = f"rank {rank} computes for {own[place]:.3g} s a step, the others for {rest:.3g} s"
+                message = (
+                    f"rank {rank} computes for {amount(own[place])} s a step, the other ranks for {amount(rest)} s"
+                )
                 evidence = Evidence(tag="time/step", step=step, value=float(own[place]), expected=rest)
                 found.append((step, Sighting(Severity.WARNING, message, (f"rank {rank}",), (evidence,), since)))
         return found

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.core.quantities import amount
+from sonde.rules.rule import Cause, Claims, For, Look, Onset, Severity, Sighting
 from sonde.rules.schedules.first_epoch import FirstEpoch
 
 
@@ -13,25 +14,26 @@ class FirstEpochSpiked:
     """The loss spiked in the first epoch, or ended it above its start.
 
     What it detects:
-        - At the end of the first epoch (`epoch` is 1) of 16 losses or more, the median of any eighth of them was above
-          `spike` times the start, the median of the first five: a single batch is no such spike.
-        - Or the median of the last eighth is more than `rise` above the start.
-        - Either by more than four standard errors, by the scatter of the losses from one to the next.
-        - Not where losses are not all above zero.
-        - Information only: LOS002 and LOS003 raise the alarms, each by its own test.
+        It is asked at the end of the first epoch (`epoch` is 1), if the epoch had at least 16 losses and all of them
+        were above zero. Either of these, by more than four standard errors:
+        - The median of any eighth of the losses was above `spike` times the start, which is the median of the first
+          five. A single batch is no such spike.
+        - The median of the last eighth is more than `rise` above the start.
+
+        It is always information: LOS002 and LOS003 raise the alarms, each by its own test.
 
     Why it matters:
-        A learning rate that is far too high is known after one epoch, also where the loss has come down again: what
-        it was thrown to may be all that the rest of the run has to work with.
+        A learning rate that is far too high shows in the first epoch, even if the loss has come down again: the rest of
+        the run has to work with the weights that it left.
 
     Evidence:
-        `loss` at its highest and at the end of the epoch against its start, `lr`.
+        `loss` at its highest and at the end of the epoch, against its start; `lr`.
 
     What to do:
         Divide the learning rate by 3 to 10, or warm it up over more steps.
 
     When it is wrong:
-        Reinforcement learning, players of a game and data that become harder raise the loss at any rate.
+        - Reinforcement learning, players of a game and data that become harder raise the loss at any learning rate.
 
     References:
         Smith, Cyclical learning rates for training neural networks, WACV 2017 (learning-rate range test).
@@ -42,7 +44,7 @@ class FirstEpochSpiked:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "epoch")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.LR_TOO_HIGH: For("the first epoch threw the loss up"),
+        Cause.LR_TOO_HIGH: For("the loss spiked in the first epoch"),
     }
     quiet_steps: ClassVar[int] = 1000
 
@@ -59,10 +61,10 @@ class FirstEpochSpiked:
         found = state.verdict if state.ended == look.scene.step else None
         if found is None or not found.is_spiked(self.spike, self.rise):
             return state, ()
-        rate = f" at a learning rate of up to {state.lr_peak:.3g}" if state.lr_peak > 0 else ""
+        rate = f" (learning rate up to {amount(state.lr_peak)})" if state.lr_peak > 0 else ""
         message = (
-            f"in the first epoch the loss rose from {found.start:.4g} to {found.highest:.4g}, and ended at "
-            f"{found.last:.4g}{rate}"
+            f"in the first epoch the loss rose from {amount(found.start)} to {amount(found.highest)}, and ended at "
+            f"{amount(found.last)}{rate}"
         )
-        evidence = Evidence(tag="loss", step=look.scene.step, value=found.highest, expected=found.start)
+        evidence = look.evidence("loss", found.highest, found.start)
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,), since=0),)

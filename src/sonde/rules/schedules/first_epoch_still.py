@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.core.quantities import amount, share
+from sonde.rules.rule import Cause, Claims, For, Look, Onset, Severity, Sighting
 from sonde.rules.schedules.first_epoch import FirstEpoch
 
 
@@ -13,25 +14,29 @@ class FirstEpochStill:
     """The loss barely moved in the first epoch.
 
     What it detects:
-        - At the end of the first epoch (`epoch` is 1) of 16 losses or more, the line through all of them fell or rose
-          by less than `least_fall` of the start, the median of the first five.
-        - Their noise cannot have hidden a fall by `hidden` (two standard errors of the line).
-        - Not where the learning rate was on its way up for more than half of the epoch, where losses are not all above
-          zero, nor where the model knew its task when the run began.
-        - Information only: LOS004 raises the alarm, by its own test over more steps.
+        It is asked at the end of the first epoch (`epoch` is 1), if the epoch had at least 16 losses and all of them
+        were above zero.
+        - The line through all losses fell or rose by less than `least_fall` of the start, which is the median of the
+          first five.
+        - The noise of the losses cannot have hidden a fall by `hidden`, by two standard errors of the line.
+        - The learning rate was not on its way up for more than half of the epoch.
+        - The model did not know its task when the run began.
+
+        It is always information: LOS004 raises the alarm, by its own test over more steps.
 
     Why it matters:
-        A learning rate that is far too low is known after one epoch: the others need not be waited for.
+        A learning rate that is far too low shows in the first epoch: there is no need to wait for the others.
 
     Evidence:
-        `loss` at the end of the epoch against its start, `lr`.
+        `loss` at the end of the epoch, against its start; `lr`.
 
     What to do:
-        Raise the learning rate by a factor of 3 to 10, as long as the loss stays calm. Where that changes nothing, see
+        Raise the learning rate by a factor of 3 to 5, as long as the loss stays calm. If that changes nothing, check
         that gradients arrive (`grad/norm`) and that labels belong to their inputs.
 
     When it is wrong:
-        Some tasks stay at the loss of guessing for long before they break through. A small epoch is few steps.
+        - Some tasks stay at the cost of guessing for long before they break through.
+        - An epoch of few steps says little.
 
     References:
         Smith, Cyclical learning rates for training neural networks, WACV 2017 (learning-rate range test).
@@ -42,7 +47,7 @@ class FirstEpochStill:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "epoch")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.LR_TOO_LOW: For("the first epoch moved nothing"),
+        Cause.LR_TOO_LOW: For("the loss barely moved in the first epoch"),
     }
     quiet_steps: ClassVar[int] = 1000
 
@@ -61,7 +66,9 @@ class FirstEpochStill:
             return state, ()
         if not found.is_still(self.least_fall, self.hidden):
             return state, ()
-        rate = f" at a learning rate of up to {state.lr_peak:.3g}" if state.lr_peak > 0 else ""
-        message = f"the first epoch brought the loss from {found.start:.4g} to {found.last:.4g} only{rate}"
-        evidence = Evidence(tag="loss", step=look.scene.step, value=found.last, expected=found.start)
+        rate = f" (learning rate up to {amount(state.lr_peak)})" if state.lr_peak > 0 else ""
+        way = "fell" if found.fall >= 0 else "rose"
+        change = f"{way} by only {share(abs(found.fall))} in the first epoch"
+        message = f"the loss, {amount(found.start)} at first, {change}{rate}"
+        evidence = look.evidence("loss", found.last, found.start)
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,), since=0),)

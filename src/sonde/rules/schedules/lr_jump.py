@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.rules.levels import has_level
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 
@@ -27,28 +28,28 @@ class LrJumpState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LrJump:
-    """The learning rate leaps up from one step to the next.
+    """The learning rate jumps up from one step to the next.
 
     What it detects:
-        A rise by more than 5% that is not part of a ramp. Information as such: a warmup in steps and restarts do
-        that. A warning where the rate leapt to more than `factor` times the highest one before and, within `reach`
-        steps, two losses were `score` robust deviations and 20% above what was usual before. What goes up to where it
-        had been before is a restart, and stays information.
+        - The learning rate rises by more than 5% from one step to the next, and not as part of a ramp. This is
+          information: warmups in steps and restarts do the same.
+        - It is a warning if the learning rate jumped to more than `factor` times its highest value before, and two
+          losses within `reach` steps were `score` robust deviations and 20% above the usual loss.
+        - A learning rate that goes back up to where it was before is a restart, and stays information.
 
     Why it matters:
-        A few steps at a rate that is far too high undo a run: units die, moments are spoilt, the loss does not come
-        back.
+        A few steps at a learning rate that is far too high ruin a run: units die, the optimiser's state is spoilt, the
+        loss does not come back.
 
     Evidence:
         `lr` before and after, `loss` before and after.
 
     What to do:
-        Find the line that sets the rate. Go back to the checkpoint before the jump; the optimiser's state is spoilt
-        too.
+        Find the line that sets the learning rate. Go back to the checkpoint before the jump, with the optimiser's
+        state, which is spoilt too.
 
     When it is wrong:
-        A rate that is raised by hand, with reason, to a new level, and a loss that rises for another reason at that
-        time.
+        - The learning rate was raised by hand, with reason, and the loss rose for another reason at that time.
 
     References:
         Loshchilov and Hutter, SGDR, ICLR 2017 (restarts, which are healthy).
@@ -59,15 +60,15 @@ class LrJump:
     onset: ClassVar[Onset] = Onset.SUDDEN
     needs: ClassVar[tuple[str, ...]] = ("lr",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.LR_SPIKE: For("the rate jumped"),
-        Cause.LR_TOO_HIGH: Against("the rate was another one before"),
-        Cause.BAD_INITIALISATION: Against("it was fine before the rate jumped"),
+        Cause.LR_SPIKE: For("the learning rate jumped"),
+        Cause.LR_TOO_HIGH: Against("the learning rate was lower before it jumped"),
+        Cause.BAD_INITIALISATION: Against("the training went well before the learning rate jumped"),
         Cause.GAIN_DRIFT: Against(),
-        Cause.EXPLODING_GRADIENTS: Against("the rate jumped first"),
-        Cause.ACTIVATION_EXPLOSION: Against("the rate jumped first"),
-        Cause.DEAD_UNITS: Against("the rate jumped first"),
-        Cause.WEIGHT_NORM_JUMP: Against("the rate jumped: that moved the weights"),
-        Cause.BAD_BATCH: Against("the rate jumped at the time"),
+        Cause.EXPLODING_GRADIENTS: Against("the learning rate jumped first"),
+        Cause.ACTIVATION_EXPLOSION: Against("the learning rate jumped first"),
+        Cause.DEAD_UNITS: Against("the learning rate jumped first"),
+        Cause.WEIGHT_NORM_JUMP: Against("the learning rate jumped, which moved the weights"),
+        Cause.BAD_BATCH: Against("the learning rate jumped at that time"),
     }
     quiet_steps: ClassVar[int] = 50
 
@@ -110,9 +111,9 @@ class LrJump:
         self, severity: Severity, before: float, after: float, look: Look, state: LrJumpState | None = None
     ) -> Sighting:
         step = look.picture.step if state is None else state.at
-        message = f"learning rate jumps from {before:.3g} to {after:.3g} at step {step}"
+        message = f"the learning rate jumped from {amount(before)} to {amount(after)} at step {step:,}"
         evidence = [Evidence(tag="lr", step=step, value=after, expected=before)]
         if state is not None:
-            message += f", and the loss from {state.loss:.4g} to {look.picture.loss:.4g}"
-            evidence.append(Evidence(tag="loss", step=look.picture.step, value=look.picture.loss, expected=state.loss))
+            message += f", and the loss went from {amount(state.loss)} to {amount(look.picture.loss)}"
+            evidence.append(look.evidence("loss", look.picture.loss, state.loss))
         return Sighting(severity, message, evidence=tuple(evidence), since=step)

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.core.quantities import amount
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting
 
 
 class LrNeverDecayedState(NamedTuple):
@@ -15,23 +16,25 @@ class LrNeverDecayedState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LrNeverDecayed:
-    """The learning rate has stayed at its peak, and the loss has stopped.
+    """The learning rate has stayed at its peak, and the loss has stopped falling.
 
     What it detects:
-        After `least_steps` steps the rate is still at 95% of its peak or more, while for 50 steps the loss has not
-        fallen beyond its noise and is not solved. Information only.
+        - After `least_steps` steps the learning rate is still at 95% of its peak or more.
+        - For 50 steps the loss has not fallen beyond its noise.
+        - It is always information.
 
     Why it matters:
-        At a constant rate the loss ends at a floor that is made by the noise of the steps; decaying the rate lowers it.
+        At a constant learning rate the loss ends at a floor that the noise of the steps makes. A lower learning rate
+        lowers that floor.
 
     Evidence:
         `lr` against its peak.
 
     What to do:
-        Let the rate fall to zero, as a cosine or a line, over the last part of the run.
+        Let the learning rate fall to zero, as a cosine or a line, over the last part of the run.
 
     When it is wrong:
-        The decay may be planned for later: the end of a run is not known beforehand.
+        - The decay may be planned for later: Sonde does not know when the run will end.
 
     References:
         Hägele et al., Scaling laws and compute-optimal training beyond fixed training durations, 2024.
@@ -42,9 +45,9 @@ class LrNeverDecayed:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("lr", "loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.MISSING_LR_DECAY: For("the rate never fell"),
+        Cause.MISSING_LR_DECAY: For("the learning rate never fell"),
         Cause.LABEL_NOISE: Against(),
-        Cause.SCHEDULE_DECAYS_TOO_FAST: Against("the rate never fell"),
+        Cause.SCHEDULE_DECAYS_TOO_FAST: Against("the learning rate never fell"),
     }
     quiet_steps: ClassVar[int] = 100
 
@@ -64,7 +67,8 @@ class LrNeverDecayed:
         if state.num_still < 50 or picture.num_losses < self.least_steps:
             return state, ()
         message = (
-            f"learning rate {picture.lr:.3g} is at its peak after {picture.num_losses} steps, and the loss has stopped"
+            f"after {picture.num_losses:,} steps the learning rate is still at its peak of {amount(picture.lr_peak)}, "
+            "and the loss has stopped falling"
         )
-        evidence = (Evidence(tag="lr", step=picture.step, value=picture.lr, expected=picture.lr_peak),)
+        evidence = (look.evidence("lr", picture.lr, picture.lr_peak),)
         return state, (Sighting(Severity.INFO, message, evidence=evidence),)

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount, share
 from sonde.rules.course import Course
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, left
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 
 _MOST_MARKS = 24
 _NOTHING = 1e-6  # of the peak
@@ -37,30 +38,33 @@ class LrVanishedState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LrVanished:
-    """The learning rate is gone while there was still much to learn.
+    """The learning rate is almost zero while there was still much to learn.
 
     What it detects:
-        The rate falls below `gone` of its peak. The way travelled so far is measured as τ = Σ η, since a decaying rate
-        slows the clock: if over the last third of τ the loss still fell by `least_fall` of what was then left, it was
-        falling well. Information at once; a warning if more than `high` of the loss is left, it has not fallen since by
-        two standard errors and cannot have by a tenth within them, and training goes on for longer than any ordinary
-        schedule does at its end: 30 steps and an eighth of the steps before (a cosine spends 7% there, a line 1%). Ten
-        steps, and that eighth, are enough where the rate is below a millionth of its peak at all of them: no step moves
-        anything there. A rate that falls back to where it was before it leapt up has not vanished.
+        - The learning rate is below `gone` of its peak.
+        - The loss was still falling well then: over the last third of the sum of learning rates so far, it fell by
+          `least_fall` of what was left. The sum is the measure, since a lower learning rate moves less a step. This is
+          information.
+        - It is a warning if three things come together: more than `high` of the loss is left; the loss has not fallen
+          since by two standard errors, and cannot have fallen by a tenth within them; and training goes on for longer
+          than an ordinary schedule does at its end, which is 30 steps and an eighth of the steps before.
+        - Ten steps and that eighth are enough if the learning rate is below a millionth of its peak: such steps move
+          nothing.
+        - A learning rate that falls back to where it was before a jump does not count.
 
     Why it matters:
-        All further steps change nothing.
+        All further steps change almost nothing.
 
     Evidence:
-        `lr` against its peak; the slope of `loss` before the decay.
+        `lr` against its peak; how the loss fell before the decay.
 
     What to do:
         Stretch the schedule to the length of the run, or end it at a tenth of the peak. Check whether the scheduler is
         stepped per batch or per epoch.
 
     When it is wrong:
-        A rate of zero on purpose (frozen phases, evaluation runs). A run stopped soon after its schedule's end is only
-        information.
+        - A learning rate of zero on purpose (frozen phases, runs that only evaluate).
+        - A run that stops soon after its schedule's end: then the finding is information.
 
     References:
         Loshchilov and Hutter, SGDR, ICLR 2017. Hoffmann et al., Training compute-optimal large language models, 2022
@@ -71,11 +75,13 @@ class LrVanished:
     name: ClassVar[str] = "lr-vanished"
     needs: ClassVar[tuple[str, ...]] = ("lr", "loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.SCHEDULE_DECAYS_TOO_FAST: For("the rate was gone while the loss still fell", when=When.ALARM),
-        Cause.SCHEDULE_MISAPPLIED: For("the rate is gone", when=When.ALARM),
-        Cause.PLATEAU: Against("the rate is gone: that is why", when=When.ALARM),
-        Cause.NO_LEARNABLE_SIGNAL: Against("the rate is gone"),
-        Cause.LR_TOO_LOW: Against("the rate is small only since it decayed", when=When.ALARM),
+        Cause.SCHEDULE_DECAYS_TOO_FAST: For(
+            "the learning rate was almost zero while the loss still fell", when=When.ALARM
+        ),
+        Cause.SCHEDULE_MISAPPLIED: For("the learning rate is almost zero", when=When.ALARM),
+        Cause.PLATEAU: Against("the loss stands because the learning rate is almost zero", when=When.ALARM),
+        Cause.NO_LEARNABLE_SIGNAL: Against("the learning rate is almost zero"),
+        Cause.LR_TOO_LOW: Against("the learning rate is low only since it decayed", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 50
 
@@ -120,13 +126,10 @@ class LrVanished:
         over = over or state.num_zero > max(10, state.gone / 8)
         lasting = over and state.share > self.high
         message = (
-            f"learning rate {picture.lr:.3g} has been below {self.gone:.0%} of its peak {picture.lr_peak:.3g} "
-            f"since step {state.gone}, where the loss still fell ({state.falling:.0%} over the last third of the way)"
+            f"the learning rate has been below {share(self.gone)} of its peak ({amount(picture.lr_peak)}) since step "
+            f"{state.gone:,}, where the loss was still falling; it is {amount(picture.lr)} now"
         )
-        evidence = (
-            Evidence(tag="lr", step=picture.step, value=picture.lr, expected=picture.lr_peak),
-            Evidence(tag="loss", step=picture.step, value=picture.loss_smooth),
-        )
+        evidence = look.evidence("lr", picture.lr, picture.lr_peak), look.evidence("loss", picture.loss_smooth)
         severity = Severity.WARNING if lasting else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=state.gone),)
 

@@ -5,15 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount, share
 from sonde.rules.depth import latest_typical
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting, When
 
 _LEAST_CHANGES = 16
 _MOST_CHANGES = 64
 
 
 class RateRunsAwayState(NamedTuple):
-    """The rise of the rate that is under way, and looks in a row at which it does harm."""
+    """The rise of the rate that is under way, and measurements in a row at which it does harm."""
 
     rates: tuple[float, ...] = ()
     """Logarithms of the last different rates, each above the one before …"""
@@ -27,38 +28,39 @@ class RateRunsAwayState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RateRunsAway:
-    """The learning rate grows by a factor a step, without end, and the loss has turned.
+    """The learning rate grows by a factor a step, without end, and the loss has turned up.
 
     What it detects:
-        Since it last fell the rate has grown `growth` times, in 16 changes or more, and of its last 64 changes the
-        newer half has multiplied it by `half` at least and by about as much as the older half or by more: exponential
-        growth, while a warmup adds. Information; a warning where also, for `num_looks` steps, ‖Δθ‖/‖θ‖ (of the model,
-        or its median over weight matrices, as last measured, times the growth of the rate since) is above `ratio` and
-        the smoothed loss above its best by three of its standard errors (half a deviation of one loss).
+        - Since it last fell, the learning rate has grown `growth` times, in 16 changes or more.
+        - Of its last 64 changes, the newer half has multiplied it by `half` or more, and by about as much as the older
+          half or by more. That is exponential growth; a warmup adds instead. This is information.
+        - It is a warning if, for `num_looks` steps, updates are above `ratio` of the weights, and the smoothed loss is
+          above its best by half a deviation of a single loss. Updates are those last measured, times the growth of the
+          learning rate since.
 
     Why it matters:
-        Whatever rate is too high for this model, it will be reached; what is left to learn is when.
+        It will reach a learning rate that is too high for this model; the only question is when.
 
     Evidence:
-        `lr`, now and where its rise began; `loss` against its best; `update/ratio@…`.
+        `lr` now and where its rise began; `loss` against its best; `update/ratio@…`.
 
     What to do:
-        Look at the schedule: a decay factor above 1, a sign, a multiplication that was meant to happen once. Go back to
-        the rate at which the loss was lowest.
+        Look at the schedule: a decay factor above 1, a wrong sign, a multiplication that was meant to happen once. Go
+        back to the learning rate at which the loss was lowest.
 
     When it is wrong:
-        A range test of the learning rate does this on purpose: what it looks for is here. Warmups that multiply are
-        over before steps become large.
+        - A range test of the learning rate does this on purpose.
+        - Warmups that multiply are over before steps become large.
 
     References:
-        Smith, Cyclical learning rates for training neural networks, WACV 2017 (range test).
+        Smith, Cyclical learning rates for training neural networks, WACV 2017 (learning-rate range test).
     """
 
     code: ClassVar[str] = "SCH007"
     name: ClassVar[str] = "rate-runs-away"
     needs: ClassVar[tuple[str, ...]] = ("lr",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.LR_TOO_HIGH: For("the rate grows without end", when=When.ALARM),
+        Cause.LR_TOO_HIGH: For("the learning rate grows without end", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 50
 
@@ -95,16 +97,17 @@ class RateRunsAway:
         is_sure = state.num_looks >= self.num_looks
         times = math.exp(log - state.first)
         message = (
-            f"the learning rate has grown {times:.3g} times since step {state.first_step} and grows faster and faster"
+            f"the learning rate has grown by a factor of {amount(times)} since step {state.first_step:,}, "
+            "faster and faster"
         )
         if is_sure:
             message += (
-                f"; steps change weights by {ratio:.2g} of their norm, and the loss, {picture.loss_smooth:.4g}, has "
-                f"left its best, {picture.loss_best:.4g}"
+                f"; steps change weights by {share(ratio)} of their norm, and the loss rose from "
+                f"{amount(picture.loss_best)} to {amount(picture.loss_smooth)}"
             )
         evidence = (
-            Evidence(tag="lr", step=picture.step, value=rate, expected=math.exp(state.first)),
-            Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_best),
+            look.evidence("lr", rate, math.exp(state.first)),
+            look.evidence("loss", picture.loss, picture.loss_best),
         )
         severity = Severity.WARNING if is_sure else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=state.first_step),)

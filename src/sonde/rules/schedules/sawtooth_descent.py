@@ -8,8 +8,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import count
 from sonde.rules.levels import has_level
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 from sonde.signals.oscillation import Oscillation, OscillationState
 
 _OSCILLATION = Oscillation(window=128, min_values=64)
@@ -24,23 +25,24 @@ class SawtoothDescentState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SawtoothDescent:
-    """The loss comes down in spikes: many small falls, few great rises.
+    """The loss comes down like a saw: many small falls, few large rises.
 
     What it detects:
-        Over 128 losses, each the median of five, the mean rise exceeds the mean fall threefold and at least `teeth`
-        rises are more than three mean falls. Information only.
+        - Over 128 losses, each the median of five, the mean rise is more than three times the mean fall.
+        - At least `teeth` rises are more than three mean falls.
+        - It is always information.
 
     Why it matters:
-        Something resets progress again and again: restarts of the rate, borders of epochs, rare batches.
+        Something resets the progress again and again: restarts of the learning rate, ends of epochs, rare batches.
 
     Evidence:
         `loss`.
 
     What to do:
-        Compare the teeth with `epoch`, `lr` and `batch/*`: what has the same period is the reason.
+        Compare the rises with `epoch`, `lr` and `batch/*`: what has the same period is the reason.
 
     When it is wrong:
-        Restarts and epochs' borders saw in healthy runs as well.
+        - Restarts and ends of epochs do the same in healthy runs.
 
     References:
         Loshchilov and Hutter, SGDR, ICLR 2017.
@@ -50,7 +52,7 @@ class SawtoothDescent:
     name: ClassVar[str] = "sawtooth-descent"
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.MISSING_CLIPPING: For("again and again"),
+        Cause.MISSING_CLIPPING: For("the loss jumps up again and again"),
     }
     quiet_steps: ClassVar[int] = 200
 
@@ -72,6 +74,6 @@ class SawtoothDescent:
         out = _OSCILLATION.judge(state.window)
         if not (out.sawtooth[0] > 0.5 and out.num_teeth[0] >= self.teeth and has_level(look)):
             return state, ()
-        message = f"loss comes down in spikes: {out.num_teeth[0]} great rises among many small falls in 128 steps"
-        evidence = (Evidence(tag="loss", step=look.picture.step, value=loss, expected=look.picture.loss_median),)
+        message = f"the loss made {count(int(out.num_teeth[0]), 'large rise')} among many small falls in 128 steps"
+        evidence = (look.evidence("loss", loss, look.picture.loss_median),)
         return state, (Sighting(Severity.INFO, message, evidence=evidence),)

@@ -7,7 +7,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.core.quantities import amount, share
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 
 _MOST_DROPS = 16
 
@@ -20,22 +21,26 @@ class SchedulePerBatchState(NamedTuple):
     start_lr: float = float("nan")
     drops: tuple[tuple[int, float], ...] = ()
     """(steps since the change before, ratio of new to old rate)."""
+    has_epochs: bool = False
     is_told: bool = False
+    is_warned: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchedulePerBatch:
-    """A schedule meant for epochs moves with every batch.
+    """A schedule that is meant for epochs moves with every batch.
 
     What it detects:
-        Within one epoch (between two rows of `epoch` or evaluations) the rate dropped at least `least_drops` times by
-        the same factor, at most 0.95, at equal distances, and has lost `lost` of its value: that is how step and
-        exponential schedules look that are stepped after each batch. With stretches of several equal steps between the
-        drops it is a warning; drops at each step may be an exponential decay meant so, and are information, as are
-        those of a run without evaluations whose loss gets on.
+        - Within one epoch (between two rows of `epoch`, or two evaluations) the learning rate dropped at least
+          `least_drops` times by the same factor, at most 0.95, at equal distances of at most `widest` steps.
+        - It has lost `lost` of its value. Step and exponential schedules look like this if they are stepped after each
+          batch.
+        - It is a warning if there are several steps between the drops.
+        - Drops at each step may be an intended exponential decay, and are information. So are drops as long as neither
+          the end of an epoch nor an evaluation was seen.
 
     Why it matters:
-        A schedule of thirty epochs is over after thirty batches; the rest of the run learns nothing.
+        A schedule of thirty epochs is over after thirty batches. The rest of the run learns nothing.
 
     Evidence:
         `lr` at the start of the epoch and now.
@@ -44,11 +49,11 @@ class SchedulePerBatch:
         Call `scheduler.step()` after the loop over batches, or give the schedule's settings in batches.
 
     When it is wrong:
-        Step schedules counted in batches on purpose within very long epochs; they drop rarely, thousands of steps
-        apart, which is why drops more than `widest` steps apart do not count.
+        - Step schedules that are counted in batches on purpose, within very long epochs. They drop rarely, thousands of
+          steps apart, which is why `widest` exists.
 
     References:
-        PyTorch documentation, torch.optim: how to adjust learning rate.
+        PyTorch documentation, torch.optim, section How to adjust learning rate.
     """
 
     code: ClassVar[str] = "SCH005"
@@ -56,12 +61,12 @@ class SchedulePerBatch:
     needs: ClassVar[tuple[str, ...]] = ("lr",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.SCHEDULE_MISAPPLIED: (
-            For("drops meant for epochs come with batches"),
-            For("in stairs, as one means them for epochs", when=When.ALARM),
+            For("the learning rate drops with batches, as if they were epochs"),
+            For("the learning rate falls in stairs within an epoch", when=When.ALARM),
         ),
         Cause.SCHEDULE_DECAYS_TOO_FAST: (
-            For("it is stepped at the wrong place"),
-            Against("it is stepped at the wrong place", when=When.ALARM),
+            For("the scheduler is stepped at the wrong place"),
+            Against("the scheduler is stepped at the wrong place", when=When.ALARM),
         ),
     }
     quiet_steps: ClassVar[int] = 200
@@ -80,23 +85,23 @@ class SchedulePerBatch:
         lr = scene.value("lr")
         if math.isfinite(lr):
             state = self._taken(state, lr, scene.step)
-        found = self._found(state) if math.isfinite(lr) and not state.is_told else None
+        found, start_lr = self._found(state) if not state.is_warned else None, state.start_lr
         if "epoch" in scene or "val/loss" in scene:
             # A border: what drops from here on belongs to another epoch.
-            state = state._replace(drops=(), start_lr=state.lr)
-        if found is None:
+            state = state._replace(drops=(), start_lr=state.lr, has_epochs=True)
+        # Where nobody says when an epoch is over, steps may be counted on purpose.
+        warns = found is not None and found[0] > 1 and state.has_epochs
+        if found is None or (state.is_told and not warns):
             return state, ()
         gap, ratio = found
         apart = "at every step" if gap == 1 else f"every {gap} steps"
         message = (
-            f"learning rate falls by a factor of {ratio:.3g} {apart} within an epoch, from {state.start_lr:.3g} to "
-            f"{state.lr:.3g} so far"
+            f"{'within one epoch ' * state.has_epochs}the learning rate fell from {amount(start_lr)} to "
+            f"{amount(state.lr)}: it loses {share(1 - ratio)} {apart}"
         )
-        evidence = Evidence(tag="lr", step=scene.step, value=state.lr, expected=state.start_lr)
-        # Who has no epochs counts steps on purpose, as long as the loss gets on.
-        by_steps = look.picture.num_evaluations == 0 and look.picture.is_thriving
-        severity = Severity.WARNING if gap > 1 and not by_steps else Severity.INFO
-        return state._replace(is_told=True), (Sighting(severity, message, evidence=(evidence,)),)
+        evidence = look.evidence("lr", state.lr, start_lr)
+        severity = Severity.WARNING if warns else Severity.INFO
+        return state._replace(is_told=True, is_warned=warns), (Sighting(severity, message, evidence=(evidence,)),)
 
     def _taken(self, state: SchedulePerBatchState, lr: float, step: int) -> SchedulePerBatchState:
         if math.isnan(state.lr):

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, share
 from sonde.rules.levels import has_level
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
@@ -25,28 +26,30 @@ class TroubleInWarmupState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TroubleInWarmup:
-    """The run goes wrong in its first steps, at a rate that was full at once.
+    """The run goes wrong in its first steps, at the full learning rate.
 
     What it detects:
-        The rate reached its peak within `short` steps, and in the first `early` steps either the whole model's update
-        ratio was above `ratio` (steps of several percent of the weights), or the smoothed loss climbed above its start
-        and 20% above its best, and two deviations where they are known. Information at once; a warning after `early`
-        steps if the run has not got away since (impaired, with less than 40% of the starting loss gone), its optimiser
-        keeps second moments as Adam does, and the loss is still above its start by a deviation of its noise, raised by
-        its steps (`Picture.is_upset`), or the model has attention. Never where all update ratios were below 1e-3.
+        - The learning rate reached its peak within `short` steps.
+        - In the first `early` steps, updates of the whole model were above `ratio` of the weights; or the smoothed loss
+          rose above its start, by 20% above its best, and by two deviations if its noise is known. This is information.
+        - It is a warning after `early` steps if less than 40% of the first loss is gone and the loss does not fall, the
+          optimiser keeps second moments as Adam does, and one of two things is so: the model has attention; or the loss
+          is above its start by a deviation of its noise, and the optimiser's steps raised it.
+        - It is never a warning if all updates were below 0.1% of the weights.
 
     Why it matters:
-        Adam's second moments are estimates from a handful of gradients in the beginning; full steps by such estimates
-        can throw a model, attention first, into a region that it does not leave again.
+        At first, Adam's second moments are estimates from a handful of gradients. Full steps by such estimates can
+        throw a model, attention first, into a region that it does not leave again.
 
     Evidence:
         `lr` in the first steps, `update/ratio`, `loss`.
 
     What to do:
-        Warm the rate up over some hundreds of steps (2/(1 − β₂) is a rule for Adam), or lower its peak.
+        Warm the learning rate up over some hundreds of steps (2/(1 − β₂) is a rule for Adam), or lower its peak.
 
     When it is wrong:
-        Trouble from the start has other causes too (initialisation, data). With plain SGD a warmup matters less.
+        - Trouble from the start has other causes too, such as initialisation and data.
+        - With plain SGD a warmup matters less.
 
     References:
         Liu et al., On the variance of the adaptive learning rate and beyond, ICLR 2020. Ma and Yarats, On the adequacy
@@ -57,7 +60,7 @@ class TroubleInWarmup:
     name: ClassVar[str] = "trouble-in-warmup"
     needs: ClassVar[tuple[str, ...]] = ("lr", "loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.WARMUP_TOO_SHORT: (For("it went wrong in the first steps at the full rate"), For(when=When.ALARM)),
+        Cause.WARMUP_TOO_SHORT: (For("the first steps at the full learning rate went wrong"), For(when=When.ALARM)),
         Cause.LR_TOO_HIGH: For(),
     }
     quiet_steps: ClassVar[int] = 100
@@ -95,13 +98,13 @@ class TroubleInWarmup:
         harmless = state.ratio < 1e-3  # such steps throw no model anywhere
         severity = Severity.WARNING if stays and adaptive and telling and not harmless else Severity.INFO
         message = (
-            f"{state.what} at step {state.trouble}, with the learning rate at its peak {state.peak:.3g} "
-            f"since step {state.full_at}"
+            f"{state.what} at step {state.trouble}, with the learning rate at its peak "
+            f"({amount(state.peak)}) since step {state.full_at}"
         )
-        evidence = [Evidence(tag="lr", step=picture.step, value=picture.lr)]
+        evidence = [look.evidence("lr", picture.lr)]
         if math.isfinite(state.ratio):
             evidence.append(Evidence(tag="update/ratio", step=state.trouble, value=state.ratio, expected=1e-2))
-        evidence.append(Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=picture.loss_start))
+        evidence.append(look.evidence("loss", picture.loss_smooth, picture.loss_start))
         if severity is Severity.INFO and picture.num_losses > self.early:
             return state, ()
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.trouble),)
@@ -121,7 +124,8 @@ class TroubleInWarmup:
             > max(0.2 * abs(picture.loss_best), 0.0 if math.isnan(picture.loss_scale) else 2 * picture.loss_scale)
         )
         if ratio > self.ratio:
-            return state._replace(trouble=picture.step, what=f"update ratio {ratio:.2g}")
+            return state._replace(trouble=picture.step, what=f"weights changed by {share(ratio)} of their norm")
         if climbs:
-            return state._replace(trouble=picture.step, what=f"loss climbs to {picture.loss_smooth:.4g}", climbs=True)
+            what = f"the loss rose to {amount(picture.loss_smooth)}"
+            return state._replace(trouble=picture.step, what=what, climbs=True)
         return state

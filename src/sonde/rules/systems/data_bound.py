@@ -7,6 +7,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
+from sonde.core.quantities import share as percent
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.rules.systems.throughput_drop import own_share
 
@@ -26,27 +28,33 @@ class DataBound:
     """Training waits for its data.
 
     What it detects:
-        Over the last `window` steps more than `least_share` of the time went into waiting for the next batch, and at
-        least `least_s` seconds a step; half a window is enough for `large_share`. It is a warning where nearly every
-        step waits as long (so the tenth of the waits that is shortest makes up that share of the shortest steps), or
-        where waits come in at least four bursts at even distances (three, where these are the very same and so are the
-        waits, within a tenth); else it is information. So it is where, on a CPU, the training's own thread makes the
-        batches for more than half of that time (`time/data_work`): it does not wait, it works. The first ten steps do
-        not count, and no single wait for more than a quarter of all: the pause of an epoch is no stall.
+        - Over the last `window` steps, more than `least_share` of the time went into waiting for the next batch, and at
+          least `least_s` seconds a step. Half a window is enough for `large_share`.
+        - The first ten steps do not count, and no single wait counts for more than a quarter of all: the pause between
+          two epochs is no stall.
+        - Warning: nearly every step waits as long. The shortest tenth of the waits makes up that share of the shortest
+          steps.
+        - Warning: the waits come in at least four bursts at even distances. Three bursts are enough if the distances
+          are the same and the waits are within a tenth.
+        - Information: all other cases.
+        - Information too if, on a CPU, the training's own thread makes the batches for more than half of that time
+          (`time/data_work`): it works, and does not wait.
 
     Why it matters:
         The device idles for that share of the time.
 
     Evidence:
-        `time/data` against `time/step`; whether the wait comes at every step or in bursts.
+        `time/data` against `time/step`, and whether the wait comes at every step or in bursts.
 
     What to do:
-        Give the loader more workers, have it prefetch, decode once and store the result. Bursts with a period mean that
-        the workers fall behind: their number, or the size of a chunk.
+        - Give the loader more workers, and let it prefetch.
+        - Decode the data once and store the result.
+        - If the waits come in bursts at even distances, the workers fall behind: change their number, or the size of a
+          chunk.
 
     When it is wrong:
-        Tiny models spend most of a very short step on anything but computing: below `least_s` nothing is said. Only
-        loaders that go through `watch.data` are seen.
+        - Tiny models spend most of a very short step on anything but computing. Nothing is said below `least_s`.
+        - Only loaders that go through `watch.data` are seen.
 
     References:
         Mohan et al., Analyzing and mitigating data stalls in DNN training, VLDB 2021.
@@ -109,7 +117,9 @@ class DataBound:
             if periodic
             else "now and then"
         )
-        message = f"{share:.0%} of the time is spent waiting for data, {1e3 * mean:.3g} ms a step, {how}"
+        message = (
+            f"{percent(share)} of the time goes into waiting for data: {amount(1e3 * mean)} ms a step on average, {how}"
+        )
         evidence = (
             Evidence(tag="time/data", step=look.scene.step, value=mean),
             Evidence(tag="time/step", step=look.scene.step, value=float(np.mean(totals))),

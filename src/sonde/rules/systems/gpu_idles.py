@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import count
+from sonde.core.quantities import share as percent
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.rules.scene import Scene
 
@@ -40,8 +42,8 @@ class GpuIdles:
         - It waits for the host: a larger batch, `torch.compile` or CUDA graphs, fewer `.item()` and prints in the loop.
 
     When it is wrong:
-        Kernels of other processes count as well, so a busy GPU may be busy for somebody else. A GPU that always runs a
-        kernel may still use a small part of itself.
+        - Kernels of other processes count as well, so a GPU may be busy for somebody else.
+        - A GPU that always runs a kernel may still use only a small part of itself.
 
     References:
         NVIDIA, NVML API reference guide, `nvmlDeviceGetUtilizationRates`.
@@ -81,8 +83,9 @@ class GpuIdles:
     def _sighting(self, look: Look, idle: Sequence[str], usual: Mapping[str, float]) -> Sighting:
         which = f"the GPU ({idle[0]})" if idle[0] else "the GPU"
         wait, took = look.scene.value("time/data"), look.scene.value("time/step")
-        waits = f", and {wait / took:.0%} of this step went into waiting for data" if 0 < wait <= took else ""
-        message = f"{which} is busy for {usual[idle[0]]:.0%} of the time, in the middle of {self.window} looks{waits}"
+        waits = f", and {percent(wait / took)} of this step went into waiting for data" if 0 < wait <= took else ""
+        busy = percent(usual[idle[0]])
+        message = f"{which} is busy for {busy} of the time (median of {count(self.window, 'reading')}){waits}"
         evidence = [
             Evidence(
                 tag=f"{_TAG}@{name}" if name else _TAG, step=look.scene.step, value=usual[name], expected=self.least

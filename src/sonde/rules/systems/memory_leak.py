@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.rules.systems.growth import History, extended, steady_growth
+from sonde.rules.systems.sizes import sized
 
 _TAGS = ("memory/allocated", "host/rss")
 
@@ -23,24 +24,29 @@ class MemoryLeak:
     """Memory grows at every step and does not stop.
 
     What it detects:
-        The memory that tensors occupy on a GPU, or that the process holds on the host, after the first quarter of the
-        readings: `min_readings` of them over `min_steps` steps at least, a line with a rising slope (|t| > 5, errors
-        allow for autocorrelation), growth in each third of the time, the last at least half as fast as the first, of
-        `least_growth` of its size (and 30 MB) altogether.
+        - It looks at the memory that tensors occupy on a GPU (`memory/allocated`), and at the memory of the process on
+          the host (`host/rss`), after the first quarter of the measurements.
+        - There are at least `min_readings` of them over at least `min_steps` steps.
+        - A line through them rises (|t| > 5, allowing for autocorrelation).
+        - The memory grows in each third of the time, in the last third at least half as fast as in the first.
+        - It grows by `least_growth` of its size and by 30 MB altogether.
+        - Always a warning.
 
     Why it matters:
-        The process will be killed when memory is used up, mostly hours later and far from the line that does it.
+        The process will be killed when the memory is used up, mostly hours later and far from the line that causes the
+        growth.
 
     Evidence:
         `memory/allocated` or `host/rss` over steps, in bytes a step.
 
     What to do:
-        Look for tensors that are kept with their graph (`losses.append(loss)`: append `loss.item()` or
-        `loss.detach()`), for `retain_graph=True`, lists in modules, caches without a limit.
+        - Look for tensors that are kept with their graph: instead of `losses.append(loss)`, append `loss.item()` or
+          `loss.detach()`.
+        - Look for `retain_graph=True`, for lists in modules, and for caches without a limit.
 
     When it is wrong:
-        A replay buffer or a cache that is still filling grows in the same way until it is full; an allocator that warms
-        up, or examples that become larger, too.
+        - A replay buffer or a cache that is still filling grows in the same way until it is full.
+        - So do an allocator that warms up, and examples that become larger.
 
     References:
         PyTorch documentation, Frequently asked questions, "My model reports cuda runtime error(2): out of memory".
@@ -50,8 +56,8 @@ class MemoryLeak:
     name: ClassVar[str] = "memory-leak"
     needs: ClassVar[tuple[str, ...]] = ("host/rss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.MEMORY_LEAK: For("memory grows linearly"),
-        Cause.SLOWDOWN: Against("the leak may explain it"),
+        Cause.MEMORY_LEAK: For("memory grows along a line"),
+        Cause.SLOWDOWN: Against("the leak may explain the slowdown"),
     }
     quiet_steps: ClassVar[int] = 300
 
@@ -83,8 +89,8 @@ class MemoryLeak:
             return None
         where = "the GPU" if tag == _TAGS[0] else "the host"
         message = (
-            f"memory on {where} grows by {growth.slope / 1e3:.3g} kB a step, "
-            f"{growth.total / 1e6:.3g} MB since step {growth.since}"
+            f"memory on {where} grows by {sized(growth.slope)} a step, "
+            f"and has grown by {sized(growth.total)} since step {growth.since:,}"
         )
         evidence = Evidence(tag=tag, step=step, value=growth.last, expected=growth.first)
         return Sighting(Severity.WARNING, message, evidence=(evidence,), since=growth.since)

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import share as percent
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.systems.sizes import sized
 
 
 class MemoryNearLimitState(NamedTuple):
@@ -18,8 +20,10 @@ class MemoryNearLimit:
     """The GPU's memory is nearly used up by tensors.
 
     What it detects:
-        The most that tensors occupied, `memory/peak`, is above `limit` of `memory/total`, in two readings in a row.
-        What torch holds in stock does not count: it can be given back.
+        - The peak of the memory that tensors occupied (`memory/peak`) is above `limit` of `memory/total`, at two
+          measurements in a row.
+        - Memory that torch only holds in reserve does not count: it can be given back.
+        - Always a warning.
 
     Why it matters:
         A batch that is a little larger ends the run.
@@ -28,11 +32,12 @@ class MemoryNearLimit:
         `memory/peak` against `memory/total`.
 
     What to do:
-        A smaller micro-batch with more accumulation, activation checkpointing, bf16, or an optimiser with less state.
+        - Use a smaller micro-batch with more accumulation.
+        - Use activation checkpointing, bf16, or an optimiser with less state.
 
     When it is wrong:
-        Where all batches have one size and the peak was reached long ago, nothing will happen. A peak from before the
-        watching began counts too.
+        - If all batches have one size and the peak was reached long ago, nothing will happen.
+        - A peak from before the watching began counts too.
 
     References:
         PyTorch documentation, CUDA semantics, section memory management.
@@ -42,7 +47,7 @@ class MemoryNearLimit:
     name: ClassVar[str] = "memory-near-limit"
     needs: ClassVar[tuple[str, ...]] = ("memory/peak", "memory/total")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.MEMORY_NEAR_LIMIT: For("tensors take nearly all"),
+        Cause.MEMORY_NEAR_LIMIT: For("tensors take nearly all memory"),
     }
     quiet_steps: ClassVar[int] = 300
 
@@ -60,6 +65,6 @@ class MemoryNearLimit:
         num = state.num_high + 1 if peak > self.limit * total else 0
         if num < 2:
             return MemoryNearLimitState(num), ()
-        message = f"tensors have taken {peak / total:.1%} of the GPU's {total / 2**30:.3g} GiB"
+        message = f"tensors took {percent(peak / total)} of the GPU's {sized(total)} at their peak"
         evidence = Evidence(tag="memory/peak", step=look.scene.step, value=peak, expected=self.limit * total)
         return MemoryNearLimitState(num), (Sighting(Severity.WARNING, message, evidence=(evidence,)),)

@@ -24,24 +24,27 @@ class MemoryRunsOut:
     """At the pace at which it grows, memory will be used up soon.
 
     What it detects:
-        - On a GPU: `memory/allocated` grows steadily, by the test of SYS004, and at that pace its growth fills what the
-          peak leaves of `memory/total` within `horizon` times the steps over which it was seen to grow.
-        - On the host: `host/rss` grows steadily, `host/available` falls steadily, and will be gone as soon.
-        - It is critical where that is within `critical` times those steps.
+        - GPU: `memory/allocated` grows steadily, by the test of SYS004. At that pace it fills the room between the peak
+          and `memory/total` within `horizon` times the steps over which it grew.
+        - Host: `host/rss` grows steadily, and `host/available` falls steadily and will be gone as soon.
+        - Critical: this is within `critical` times those steps. Otherwise it is a warning.
 
     Why it matters:
-        It says when the run will end, and whether it ends before its last step: there is time to save a checkpoint.
+        It says when the run will end, and whether this is before its last step. There is still time to save a
+        checkpoint.
 
     Evidence:
-        `memory/peak` against `memory/total`, or `host/available`; the slope in bytes a step and the steps that are
+        `memory/peak` against `memory/total`, or `host/available`; the growth in bytes a step, and the steps that are
         left.
 
     What to do:
-        Save a checkpoint. Look for what is kept from step to step (SYS004); restart from the checkpoint.
+        - Save a checkpoint.
+        - Look for what is kept from step to step (SYS004).
+        - Restart from the checkpoint.
 
     When it is wrong:
-        A replay buffer or a cache that fills up grows in the same way, and stops when it is full. On the host the other
-        processes of the machine count: they may end before.
+        - A replay buffer or a cache that fills up grows in the same way, and stops when it is full.
+        - On the host the memory of other processes counts too, and they may end earlier.
 
     References:
         PyTorch documentation, Frequently asked questions, "My model reports cuda runtime error(2): out of memory".

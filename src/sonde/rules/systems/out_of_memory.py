@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from sonde.core.quantities import count
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.rules.scene import Scene
 from sonde.rules.systems.sizes import sized
@@ -40,28 +41,29 @@ class OutOfMemory:
     """The training ended because an allocation of memory failed.
 
     What it detects:
-        - An event `out-of-memory`: an exception left the training that was a failed allocation, or came of one:
-          torch's `OutOfMemoryError`, an error of its CPU allocator, or a `MemoryError`.
-        - A failure that the training's own code handles, and goes on, is none.
+        - An exception left the training that is a failed allocation or was caused by one: torch's `OutOfMemoryError`,
+          an error of its CPU allocator, or a `MemoryError`.
+        - A failure that the training's own code handles does not count.
+        - Always critical.
 
     Why it matters:
         The run is over. What was not saved is lost.
 
     Evidence:
-        The event: the step, the device, how much was asked for, in which pass and module, the shapes of the batch in
-        hand, and the memory by kind: parameters, gradients, optimiser state, buffers, and on a GPU what is left of the
-        peak, which is mostly activations. On a CPU the rest of the process is named instead.
+        The event `out-of-memory`: the step, the device, how much was asked for, in which pass and module, the shapes of
+        the batch, and the memory by kind. The kinds are parameters, gradients, optimiser state, buffers, and on a GPU
+        the rest of the peak, which is mostly activations. On a CPU the rest of the process is named instead.
 
     What to do:
-        - Activations are most of it: a smaller micro-batch with more accumulation, shorter sequences, activation
-          checkpointing, bf16.
-        - Parameters, gradients and optimiser state are most of it: an optimiser with less state, a sharded one, or a
-          smaller model.
-        - Memory grew for long before (SYS004, SYS008): look for what is kept from step to step.
+        - If activations take most of the memory: a smaller micro-batch with more accumulation, shorter sequences,
+          activation checkpointing, bf16.
+        - If parameters, gradients and optimiser state take most of it: an optimiser with less state, a sharded one, or
+          a smaller model.
+        - If memory had been growing for long (SYS004, SYS008): look for what is kept from step to step.
 
     When it is wrong:
-        Never about the failure. Another process may have taken the memory: then the kinds add up to far less than the
-        device has.
+        - The failure itself is never in doubt.
+        - Another process may have taken the memory. Then the kinds add up to far less than the device has.
 
     References:
         PyTorch documentation, CUDA semantics, section memory management.
@@ -99,7 +101,7 @@ def _sighting(state: OutOfMemoryState, step: int, data: Mapping[str, Any]) -> Si
         for part in (
             f"step {step + 1} ran out of memory on {device}"
             + (f" in {where}" if where else "")
-            + (f", {sized(float(requested))} more were asked for" if requested else ""),
+            + (f", asking for {sized(float(requested))} more" if requested else ""),
             _batch(state, dict(data.get("batch") or {})),
             _held(kinds, memory, is_host=is_host),
         )
@@ -112,13 +114,13 @@ def _sighting(state: OutOfMemoryState, step: int, data: Mapping[str, Any]) -> Si
 
 
 def _batch(state: OutOfMemoryState, shapes: Mapping[str, Any]) -> str:
-    """The batch in hand, or what is known of those before."""
+    """The batch of the step, or what is known of those before."""
     if shapes:
         told = (f"{'×'.join(map(str, shape)) or 'a scalar'}{_place(place)}" for place, shape in shapes.items())
-        return f"the batch in hand: {', '.join(told)}"
+        return f"the batch: {', '.join(told)}"
     if state.size > 0:
         long = f" of length {state.sequence:.0f}" if state.sequence > 0 else ""
-        return f"its batch is not known, the last that was measured had {state.size:.0f} examples{long}"
+        return f"the last batch that was measured had {count(round(state.size), 'example')}{long}"
     return ""
 
 
@@ -132,5 +134,5 @@ def _held(kinds: Mapping[str, float], memory: Mapping[str, float], *, is_host: b
     if is_host and rest > 0:
         parts.insert(0, f"activations and the rest of the process {sized(rest)}")
     total = memory.get("memory/total", 0.0)
-    whole = f" of {sized(total)}" if total > 0 and not is_host else ""
-    return f"memory held{whole}: {', '.join(parts)}" if parts else ""
+    whole = f" (of {sized(total)})" if total > 0 and not is_host else ""
+    return f"memory in use{whole}: {', '.join(parts)}" if parts else ""

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.rules.systems.throughput_drop import own_share
 from sonde.rules.systems.workload import Workload
@@ -35,27 +36,29 @@ class StepTimeGrows:
     """Steps take longer and longer.
 
     What it detects:
-        Over blocks of 12 steps (longer ones in long runs), of each of which the lower quartile counts, less what other
-        work on the machine took (`time/starved`), for each place of a sequence where batches have them, and for each
-        example where steps differ in how many they put through the model: the rank
-        correlation with time is above `correlation`, and the last quarter of the blocks takes `growth` times as long
-        as the first, also with what other work took: on a machine that was busy at first, too much may have been taken
-        off. Ten blocks at least; the first one is left out.
+        - Steps are judged in blocks of 12 (more in long runs), and of each block the lower quartile of the step times
+          counts. There must be ten blocks, and the first one is left out.
+        - The time that other work on the machine took (`time/starved`) is taken off. The time is divided by the length
+          of the sequences, and by the number of examples if it varies from step to step.
+        - The block times rise with time: the rank correlation is above `correlation`.
+        - The last quarter of the blocks takes more than `growth` times as long as the first quarter, with and without
+          the time of other work.
+        - Always a warning.
 
     Why it matters:
-        Something piles up: hooks that are registered again and again, a list that is walked at every step, a graph that
-        is kept, a cache that only grows. It does not stop by itself.
+        Something piles up: hooks that are registered again and again, a list that is walked through at every step, a
+        graph that is kept, a cache that only grows. The growth does not stop by itself.
 
     Evidence:
         `time/step` over the run.
 
     What to do:
-        See which part grows (`time/data`, `time/forward`, `time/backward`), and what is added to in the loop: hooks,
-        lists of tensors, metrics with a history.
+        - See which part grows: `time/data`, `time/forward` or `time/backward`.
+        - Look at what the loop adds to: hooks, lists of tensors, metrics with a history.
 
     When it is wrong:
-        Pictures that grow on purpose. Throttling and other work on the machine look the same where they
-        come gradually.
+        - Pictures may grow on purpose.
+        - Throttling and other work on the machine look the same if they come gradually.
 
     References:
         Spearman, The proof and measurement of association between two things, 1904.
@@ -65,7 +68,7 @@ class StepTimeGrows:
     name: ClassVar[str] = "step-time-grows"
     needs: ClassVar[tuple[str, ...]] = ("time/step",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.SLOWDOWN: For("step time grows"),
+        Cause.SLOWDOWN: For("steps take longer and longer"),
     }
     quiet_steps: ClassVar[int] = 100
 
@@ -108,7 +111,7 @@ class StepTimeGrows:
         if not correlation > self.correlation:
             return state, ()
         now = look.scene.value("time/step")
-        message = f"a step takes {now:.3g} s, {after / before:.1f}× as long as at first, and more from block to block"
+        message = f"steps take {after / before:.1f} times as long as at first, {amount(now)} s by now, and still grow"
         evidence = Evidence(tag="time/step", step=look.scene.step, value=now, expected=now * before / after)
         return state, (Sighting(Severity.WARNING, message, evidence=(evidence,)),)
 

@@ -7,6 +7,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, count
+from sonde.core.quantities import share as percent
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 from sonde.rules.systems.workload import Workload
 
@@ -34,32 +36,34 @@ class ThroughputDrop:
     """The training has become much slower than it was.
 
     What it detects:
-        Even the fastest of the last `block` steps is slower than `warning` times what it usually is, the median over
-        earlier blocks, in `confirmed` blocks in a row; half as many are enough where it is slower than half of that and
-        they took `least_s` seconds. Below `critical` times it is critical. Tokens a second count where they are known,
-        else samples a second, else steps a second; where
-        steps differ in how many examples they put through the model, only those count whose number is known, and it
-        is examples a second. The first two blocks are left out. It must be slow even without the
-        time in which the training's thread was ready and had no processor (`time/starved`): other work on the machine
-        is not the training's.
+        - Even the fastest of the last `block` steps is slower than `warning` times the usual speed, which is the median
+          over earlier blocks, in `confirmed` blocks in a row.
+        - Half as many blocks are enough if the speed is below half of that, and they took `least_s` seconds.
+        - Speed is tokens a second if they are known, otherwise samples a second, otherwise steps a second. If the
+          number of samples varies from step to step, it is samples a second.
+        - The training must be slow even without the time in which its thread was ready and had no processor
+          (`time/starved`): other work on the machine is not the training's fault.
+        - The first two blocks are left out.
+        - Critical: the speed is below `critical` times the usual one. Otherwise it is a warning.
 
     Why it matters:
-        The same result takes twice the time and money; a machine that throttles or a disk that stalls rarely recovers
+        The same result takes twice the time and money. A machine that throttles or a disk that stalls rarely recovers
         by itself.
 
     Evidence:
         `throughput/tokens_per_s`, `throughput/samples_per_s` or `time/step`, now and before.
 
     What to do:
-        See which part grew: `time/data` (loader, disk), `time/forward` and `time/backward` (a throttled or shared
-        processor, longer sequences, hooks that pile up), `time/optimizer`.
+        - See which part takes longer: `time/data` (loader, disk), `time/forward` and `time/backward` (a throttled or
+          shared processor, longer sequences, hooks that pile up), or `time/optimizer`.
 
     When it is wrong:
-        A curriculum with larger examples makes fewer of them a second. Other work that shares a core, its caches or its
-        clock with the training, or keeps its helper threads waiting, slows it down without starving it.
+        - A curriculum with larger examples has fewer of them a second.
+        - Other work that shares a core, its caches or its clock with the training, or that keeps the helper threads
+          waiting, slows the training down without starving it.
 
     References:
-        Sonde's own: halved speed is a warning, a fifth critical.
+        None: half of the speed for a warning, and a fifth for critical, are this rule's own choice.
     """
 
     code: ClassVar[str] = "SYS001"
@@ -67,7 +71,7 @@ class ThroughputDrop:
     onset: ClassVar[Onset] = Onset.SUDDEN
     needs: ClassVar[tuple[str, ...]] = ("time/step",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.SLOWDOWN: For("speed fell and stayed"),
+        Cause.SLOWDOWN: For("the speed fell and stayed low"),
     }
     quiet_steps: ClassVar[int] = 60
 
@@ -109,7 +113,10 @@ class ThroughputDrop:
             return state, ()
         severity = Severity.CRITICAL if fast < self.critical * typical else Severity.WARNING
         unit = {_TAGS[0]: "tokens", _TAGS[1]: "samples"}.get(tag, "samples" if work.varies else "steps")
-        message = f"at most {fast:.3g} {unit} a second, {fast / typical:.0%} of the {typical:.3g} before"
+        message = (
+            f"the last {count(self.block, 'step')} ran at {amount(fast)} {unit} a second or less, "
+            f"{percent(fast / typical)} of the usual {amount(typical)}"
+        )
         shown = tag or "time/step"
         value, expected = (fast, typical) if tag else (1 / fast, 1 / typical)
         evidence = Evidence(tag=shown, step=look.scene.step, value=value, expected=expected)

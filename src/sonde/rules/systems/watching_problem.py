@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import count
 from sonde.rules.rule import Cause, Claims, Evidence, Look, Severity, Sighting
 
 
@@ -15,24 +16,25 @@ class WatchingProblemState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WatchingProblem:
-    """Sonde itself has trouble: something is not measured, or was left behind.
+    """Sonde itself has trouble: something is not measured, or measurements were dropped.
 
     What it detects:
-        An event `monitor-problem`, or steps whose detailed numbers found no room on their way home
-        (`monitor/dropped`). Always information: the training is not affected.
+        - Sonde reports a problem of its own (the event `monitor-problem`).
+        - Or the detailed measurements of steps were dropped, because there was no room for them (`monitor/dropped`).
+        - Always information: the training is not affected.
 
     Why it matters:
-        A rule that lacks its series is silent, which is not the same as health.
+        A rule that lacks its measurements is silent, which is not the same as health.
 
     Evidence:
         `monitor/dropped`; the text of the problem.
 
     What to do:
-        Report it with the text of the problem. Where details are dropped, the background is too slow: measure less
-        often.
+        - Report the problem with its text.
+        - If details are dropped, Sonde's background thread is too slow: measure less often.
 
     When it is wrong:
-        Never an alarm by itself.
+        - It is never an alarm.
 
     References:
         None.
@@ -52,10 +54,10 @@ class WatchingProblem:
         """Look at what is said of one more step."""
         problems = [str(f.data.get("reason", "")) for f in look.scene.facts if f.kind == "monitor-problem"]
         if problems:
-            return state, (Sighting(Severity.INFO, f"watching has a problem: {problems[0]}"),)
+            return state, (Sighting(Severity.INFO, f"Sonde has a problem of its own: {problems[0]}"),)
         if look.scene.value("monitor/dropped") > 0:
             state = WatchingProblemState(state.num_dropped + 1)
-            message = f"details of {state.num_dropped} steps found no room on their way home"
+            message = f"the detailed measurements of {count(state.num_dropped, 'step')} were dropped for lack of room"
             evidence = Evidence(
                 tag="monitor/dropped", step=look.scene.step, value=float(state.num_dropped), expected=0.0
             )

@@ -7,9 +7,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, count
 from sonde.rules.depth import latest_matrices
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 from sonde.signals.peers import against_peers
 
 
@@ -28,32 +29,34 @@ class LayerNotLearningState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerNotLearning:
-    """A layer gets gradients but its weights do not change, or far less than its peers'.
+    """A layer gets gradients, but its weights do not change, or far less than those of its peers.
 
     What it detects:
-        A true update of exactly zero of a parameter that has never moved, by its updates and the norm of its weights,
-        while its gradient is not zero and others move: two such looks at a parameter, each after another look at its
-        gradient; or, where a group has a rate of 0, one look each at two parameters after `first_steps` steps. A
-        warning at once: nothing healthy does that, but for a group whose rate is 0. A gradient below `rounding` of the
-        median RMS gradient of all parameters counts as zero. Apart from that, a weight matrix whose ‖Δθ‖/‖θ‖ is below a
-        thousandth of its peers' median and 10 robust deviations (of the logarithm) below it, at three looks:
-        information, a warning while training is hurt.
+        - A parameter that has never moved gets an update of exactly zero, while its gradient is not zero and other
+          parameters move. Two such measurements, each after another measurement of the gradient, make it a warning.
+        - If a group has a learning rate of 0, one measurement each of two parameters is enough, after `first_steps`
+          steps.
+        - A gradient below `rounding` of the median RMS gradient of all parameters counts as zero.
+        - Apart from that: the updates of a weight matrix, relative to its norm, are below a thousandth of the median of
+          all matrices and 10 robust deviations (of the logarithm) below it, at `num_looks` measurements in a row. This
+          is information, and a warning if the training is stuck or the loss is far above its start.
 
     Why it matters:
-        The layer stays random; the model works around it, if it can.
+        The layer stays random. The model works around it, if it can.
 
     Evidence:
-        `update/norm@…` of 0 beside `grad/norm@…` above 0; `update/ratio@…` against its peers; `lr@…`.
+        `update/norm@…` of 0 while `grad/norm@…` is above 0; `update/ratio@…` against its peers; `lr@…`.
 
     What to do:
-        Check the learning rate of its parameter group, and that the optimiser was built from the parameters that the
-        model now has. In bf16 the update may be rounded away (UPD005).
+        Check the learning rate of the parameter's group. Check that the optimiser was built from the parameters that
+        the model has now. In bfloat16 the update may be rounded away (UPD005).
 
     When it is wrong:
-        A group frozen by a rate of 0 on purpose, or thawed later. Rounding in low precision is reported here too. What
-        a loss does not depend on, such as a bias in front of a batch normalisation, has a gradient of rounding errors
-        only, which moves nothing: that is why tiny gradients do not count. An expert that gets no tokens has no
-        gradient at most steps: that is why a gradient counts once.
+        - A group that a learning rate of 0 freezes on purpose, or that is thawed later.
+        - Rounding in low precision is reported here too.
+        - A parameter that the loss does not depend on, such as a bias before a batch norm, has a gradient of rounding
+          errors only, which moves nothing. That is why tiny gradients do not count.
+        - An expert that gets no tokens has no gradient at most steps. That is why each gradient counts once.
 
     References:
         Jiang et al., TrainCheck, OSDI 2025 (silent errors).
@@ -126,16 +129,16 @@ class LayerNotLearning:
         sure = any(count > 1 for count in zero.values()) or (stopped and len(still_names) > 1)
         if sure and look.scene.step >= self.first_steps:
             name = max(still_names, key=lambda name: zero[name])
-            message = f"{name} has a gradient ({gradient[name]:.3g}) but does not move"
-            message += f", nor do {len(still_names) - 1} others" if len(still_names) > 1 else ""
-            evidence = Evidence(tag=f"update/norm@{name}", step=look.scene.step, value=0.0)
+            message = f"parameter `{name}` has a gradient (norm {amount(gradient[name])}) but does not move"
+            message += f", like {count(len(still_names) - 1, 'other parameter')}" if len(still_names) > 1 else ""
+            evidence = look.evidence(f"update/norm@{name}", 0.0)
             seen.append(Sighting(Severity.WARNING, message, where=still_names, evidence=(evidence,)))
         slow = tuple(name for name, count in low.items() if count >= self.num_looks)
         if slow:
             severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
-            message = f"{slow[0]} changes by {far.get(slow[0], float('nan')):.2g} a step, far below its peers"
             value = far.get(slow[0], float("nan"))
-            evidence = Evidence(tag=f"update/ratio@{slow[0]}", step=look.scene.step, value=value)
+            message = f"a step changes `{slow[0]}` by {amount(value)} of its norm, far less than other weight matrices"
+            evidence = look.evidence(f"update/ratio@{slow[0]}", value)
             seen.append(Sighting(severity, message, where=slow, evidence=(evidence,)))
         return state, seen
 

@@ -6,7 +6,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.core.quantities import amount, count
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
 class NothingMovesState(NamedTuple):
@@ -23,26 +24,30 @@ class NothingMoves:
     """The optimiser steps, but no weight changes.
 
     What it detects:
-        For `patience` steps in a row one of these, while nothing ever moved. (1) The optimiser got a gradient of
-        exactly zero though there was one before clipping, or finds none at all and every update that was measured is
-        exactly zero. (2) The learning rate is 0 in every group, and never was above. (3) There are gradients and a
-        rate, and the latest update of *every* tensor is exactly zero: that needs a round over all tensors. Critical:
-        nothing is learned, whatever the loss looks like. Steps that a gradient scaler skips are no steps. A gradient of
-        exactly zero before clipping as well is (1) too: a network of dead units.
+        One of these, for `patience` steps in a row, while nothing has ever moved:
+        - The optimiser got a gradient of exactly zero, before clipping as well (a network of dead units) or only after
+          it.
+        - The optimiser finds no gradient at all, and every update that was measured is exactly zero.
+        - The learning rate is 0 in every group, and was never above 0.
+        - There are gradients and a learning rate, and the latest update of every tensor is exactly zero. This needs a
+          measurement of all tensors.
+
+        It is critical: nothing is learned, whatever the loss looks like. Steps that a gradient scaler skips do not
+        count.
 
     Why it matters:
-        The run is lost from its first step and nothing crashes.
+        The run is lost from its first step, and nothing crashes.
 
     Evidence:
         `update/norm@…` of 0; `grad/norm` that is missing or 0; `lr`.
 
     What to do:
-        Call `zero_grad` before `backward`, not between `backward` and `step`; build the optimiser from the parameters
-        that the model has now; check that the rate is not 0.
+        - Call `zero_grad()` before `backward()`, not between `backward()` and `step()`.
+        - Build the optimiser from the parameters that the model has now.
+        - Check that the learning rate is not 0.
 
     When it is wrong:
-        At the very end of a schedule that falls to zero it is silent, as the rate was above zero before. A loop that
-        calls the optimiser before its first backward for more than `patience` steps.
+        - A loop that calls the optimiser before its first backward pass, for more than `patience` steps.
 
     References:
         Jiang et al., TrainCheck, OSDI 2025 (silent errors).
@@ -54,6 +59,7 @@ class NothingMoves:
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.ZERO_GRAD_MISPLACED: For("no weight changes though the optimiser steps"),
         Cause.DEAD_UNITS: For(),
+        Cause.MISSING_LOSS_SCALING: For("every gradient is exactly zero"),
         Cause.LR_TOO_LOW: Against(),
         Cause.NO_LEARNABLE_SIGNAL: Against(),
     }
@@ -82,10 +88,10 @@ class NothingMoves:
         if state.num_steps < self.patience:
             return state, ()
         tag = next((tag for tag in ("grad/norm_applied", "grad/norm") if tag in scene), "lr")
-        evidence = [Evidence(tag=tag, step=scene.step, value=scene.value(tag))]
+        evidence = [look.evidence(tag, scene.value(tag))]
         if updates is not None:
-            evidence.append(Evidence(tag=f"update/norm@{updates.names[0]}", step=scene.step, value=0.0))
-        message = f"no weight has changed in {state.num_steps} steps: {reason}"
+            evidence.append(look.evidence(f"update/norm@{updates.names[0]}", 0.0))
+        message = f"no weight has changed in {count(state.num_steps, 'step')}: {reason}"
         return state, (Sighting(Severity.CRITICAL, message, evidence=tuple(evidence), since=since),)
 
     def _reason(self, look: Look, *, allowed: bool) -> str:
@@ -99,7 +105,9 @@ class NothingMoves:
         still = updates is not None and bool(np.all(updates.values == 0))
         if scene.value("grad/norm_applied") == 0:
             norm = scene.value("grad/norm")
-            return f"gradients ({norm:.3g}) are gone when the optimiser steps" if norm > 0 else "the gradient is 0"
+            return (
+                f"the gradient ({amount(norm)}) is gone when the optimiser steps" if norm > 0 else "the gradient is 0"
+            )
         gradients = look.scenes.latest("grad/norm")
         if "grad/norm" not in scene and gradients is None:
             return "the optimiser finds no gradient" if still else ""

@@ -6,7 +6,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.core.quantities import amount, share
+from sonde.rules.rule import Cause, Claims, For, Look, Onset, Severity, Sighting
 from sonde.rules.tracking import Tracked, track
 from sonde.signals.robust_z import RobustZ
 
@@ -22,11 +23,14 @@ class UpdateJump:
     """A parameter's update is suddenly far larger than its own past.
 
     What it detects:
-        log ‖Δθ‖/‖θ‖ more than `score` robust deviations above the parameter's last 32 values, and at least `least`
-        times as large as usual, after eight values. Always information: it dates what happened.
+        - The logarithm of ‖Δθ‖/‖θ‖ of a parameter is more than `score` robust deviations above its last 32 values.
+        - The update is at least `least` times as large as usual.
+        - It can be said after eight values.
+        - It is always information: it tells when something happened.
 
     Why it matters:
-        A jump with the learning rate is the schedule; one without it is the optimiser's state or the gradient.
+        A jump together with the learning rate comes from the schedule. A jump without it comes from the optimiser's
+        state or from the gradient.
 
     Evidence:
         `update/ratio@…` against its own median.
@@ -35,7 +39,7 @@ class UpdateJump:
         Look at `lr` and `grad/norm` at that step.
 
     When it is wrong:
-        Restarts of the schedule and thawed layers jump on purpose.
+        - Restarts of the schedule and layers that are thawed jump on purpose.
 
     References:
         Molybog et al., A theory on Adam instability in large-scale machine learning, 2023.
@@ -73,8 +77,9 @@ class UpdateJump:
             name, usual = tracked.names[place], float(np.exp(out.median[place]))
             value = float(layers.values[layers.names.index(name)])
             if value > self.least * usual:
-                message = f"{name} changed by {value:.2g} of its norm in a step, usually by {usual:.2g}"
-                evidence = Evidence(tag=f"update/ratio@{name}", step=look.scene.step, value=value, expected=usual)
+                times = amount(value / usual)
+                message = f"one step changed `{name}` by {share(value)} of its norm, {times} times as much as usual"
+                evidence = look.evidence(f"update/ratio@{name}", value, usual)
                 seen.append(Sighting(Severity.INFO, message, where=(name,), evidence=(evidence,)))
         return state, seen[:6]
 

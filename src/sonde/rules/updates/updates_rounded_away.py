@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount
 from sonde.core.records import Float64, Int64
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
 
@@ -19,29 +20,33 @@ class UpdatesRoundedAwayState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdatesRoundedAway:
-    """Updates are about as small as the spacing of the weights' number format, so that most of them are rounded away.
+    """Updates are about as small as the spacing of the weights' number format, so that most are rounded away.
 
     What it detects:
-        The largest element of an update, max |Δθ|, is a difference of two stored weights, so a whole number of their
-        spacings: written in binary it has as many significant bits as that number. Where it has `bits` or fewer (or is
-        0 though there is a gradient) in at least `share` of the tensors, the largest update spans at most 2^bits − 1
-        spacings and the typical one less than one. So bf16 and fp16 weights show without asking for the format; float32
-        ones too, where updates are below 1e-6 of them. At `num_looks` looks in a row, at a rate of at least a tenth of
-        its peak (a schedule's end may round away). Updates of exactly the rate do not count: sign-based optimisers move
-        by that. A warning unless the loss is nearly gone.
+        The largest element of an update, max |Δθ|, is the difference of two stored weights, and so a whole number of
+        their spacings: written in binary it has as many significant bits as that number.
+        - In at least `share` of the tensors the largest element has `bits` bits or fewer, or is 0 although there is a
+          gradient. It then spans at most 2^bits − 1 spacings, and a typical element less than one.
+        - It is so at `num_looks` measurements in a row.
+        - The learning rate is at least a tenth of its peak: at the end of a schedule updates may be rounded away.
+        - Updates of exactly the learning rate do not count: optimisers that use the sign of gradients move by that.
+        - It is a warning, or information if the loss is nearly gone.
+
+        So weights in bfloat16 and float16 are found without knowing their format, and weights in float32 if updates are
+        below a millionth of the weights.
 
     Why it matters:
-        Weights stop moving long before the loss is at its minimum; gradients look fine.
+        Weights stop moving long before the loss is at its minimum, while gradients look fine.
 
     Evidence:
-        `update/absmax@…`, its significant bits; `update/ratio@…`.
+        `update/absmax@…` and its significant bits; `update/ratio@…`.
 
     What to do:
-        Keep weights in float32 and compute in bf16 by autocast, or use stochastic rounding or Kahan summation.
+        Keep weights in float32 and compute in bfloat16 by autocast. Or use stochastic rounding or Kahan summation.
 
     When it is wrong:
-        With stochastic rounding or compensated summation such updates are right. Weights of a few elements have few
-        bits by chance.
+        - With stochastic rounding or compensated summation such updates are right.
+        - Weights of a few elements have few bits by chance.
 
     References:
         Zamirai et al., Revisiting bfloat16 training, 2020.
@@ -55,7 +60,7 @@ class UpdatesRoundedAway:
     name: ClassVar[str] = "updates-rounded-away"
     needs: ClassVar[tuple[str, ...]] = ("update/absmax@",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.PRECISION_UNDERFLOW: For("updates span a few spacings of the weights"),
+        Cause.PRECISION_UNDERFLOW: For("updates are close to the spacing of the number format"),
         Cause.LR_TOO_LOW: Against(),
         Cause.FROZEN_LAYER: Against("the update is rounded away"),
     }
@@ -94,8 +99,8 @@ class UpdatesRoundedAway:
         names = tuple(name for name, is_coarse in zip(latest.names, coarse, strict=True) if is_coarse)
         place = latest.names.index(names[0])
         message = (
-            f"in {len(names)} of {int(counts.sum())} tensors the largest update spans a few spacings of the weights: "
-            f"{latest.values[place]:.3g} at {names[0]}"
+            f"updates are rounded away: in {len(names)} of {int(counts.sum())} tensors the largest change of a weight "
+            f"is close to the spacing of the number format ({amount(latest.values[place])} at `{names[0]}`)"
         )
         evidence = Evidence(
             tag=f"update/absmax@{names[0]}", step=int(look.scene.step), value=float(latest.values[place])

@@ -7,14 +7,15 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import amount, share
 from sonde.rules.depth import latest_matrices, latest_typical
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_lost, is_stuck
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 
 
 class UpdatesTooLargeState(NamedTuple):
-    """The largest typical ratio so far, when, and looks in a row above the limit."""
+    """The largest typical ratio so far, when, and measurements in a row above the limit."""
 
     peak: float = 0.0
     peak_step: int = -1
@@ -27,29 +28,32 @@ class UpdatesTooLarge:
     """Steps change the weights by far more than a step should, in most layers.
 
     What it detects:
-        The median over weight matrices of ‖Δθ‖/‖θ‖ above `limit`, or above ten times the upper end of its phase (1e-2
-        in the first 1,000 steps, 1e-3 to 10,000, 1e-4 later, each times η/η_peak), at `num_looks` looks in a row.
-        Information by itself. A warning where it was above `limit` and the loss is lost or, after 100 losses (40 if it
-        was above twice `limit`), stuck or clearly rising, up to 200 steps later: the ratios may have come down when the
-        damage is done. Ratios that the loss has survived do not count: where it found a new best, a tenth below its
-        start, more than `survived` steps after them, they are forgotten.
+        - The median over weight matrices of ‖Δθ‖/‖θ‖ is above `limit`, or above ten times the usual maximum at that
+          age, at `num_looks` measurements in a row. The usual maximum is 1e-2 in the first 1,000 steps, 1e-3 up to
+          10,000 and 1e-4 later, in proportion to the learning rate over its peak. This is information.
+        - It is a warning if the loss is far above its start and updates were above half of `limit` (above `limit` if
+          the loss was ever below zero).
+        - It is a warning if updates were above `limit` in the last 200 steps, and the loss is stuck or clearly rises.
+          That can be said after 100 losses, or after 40 if updates were above twice `limit`.
+        - Updates that the loss has survived do not count: if the loss finds a new best, a tenth below its start, more
+          than `survived` steps later, they are forgotten.
 
     Why it matters:
-        A step of a tenth of the weights is no small step: the gradient does not hold that far, and the loss jumps.
+        A step of a tenth of the weights is not small: the gradient does not hold that far, and the loss jumps.
 
     Evidence:
-        `update/ratio@…`, its median over weight matrices; `lr`.
+        `update/ratio@…` and its median over weight matrices; `lr`.
 
     What to do:
-        Divide the learning rate by 5 (by 10 if the loss has exploded); lengthen the warmup if it came in the first
-        steps.
+        Divide the learning rate by 5, or by 10 if the loss has exploded. If it happened in the first steps, lengthen
+        the warmup.
 
     When it is wrong:
-        Weights that start at or near zero have large ratios at first, and Adam's first steps are large in small models;
-        neither is more than information as long as the loss falls.
+        - Weights that start at or near zero have large ratios at first.
+        - Adam's first steps are large in small models. Neither is more than information as long as the loss falls.
 
     References:
-        Karpathy, A recipe for training neural networks, 2019 (ratios about 1e-3). SPEC D6.
+        Karpathy, A recipe for training neural networks, 2019 (ratios about 1e-3).
     """
 
     code: ClassVar[str] = "UPD001"
@@ -68,10 +72,10 @@ class UpdatesTooLarge:
         Cause.ATTENTION_LOGIT_GROWTH: (
             Against("too large steps explain it", when=When.ALARM),
             Against("steps are too large in most layers: that explains it"),
-            Against("steps were too large in most layers before it", when=When.FIRST),
+            Against("steps were too large in most layers before", when=When.FIRST),
         ),
         Cause.BAD_INITIALISATION: Against(when=When.FIRST),
-        Cause.ACTIVATION_EXPLOSION: (Against("too large steps made them grow", when=When.FIRST), Against()),
+        Cause.ACTIVATION_EXPLOSION: (Against("too large steps made activations grow", when=When.FIRST), Against()),
         Cause.GAIN_DRIFT: Against(when=When.ALARM),
         Cause.MISSING_CLIPPING: Against("steps were too large before", when=When.FIRST),
         Cause.NO_LEARNABLE_SIGNAL: Against("steps are too large to learn"),
@@ -79,7 +83,7 @@ class UpdatesTooLarge:
         Cause.PRECISION_OVERFLOW: Against("too large steps explain it"),
         Cause.ATTENTION_ENTROPY_COLLAPSE: Against("steps are too large in most layers: that explains it"),
         Cause.WEIGHT_NORM_JUMP: Against("steps were too large in most layers"),
-        Cause.DEAD_UNITS: Against("too large steps killed them", when=When.ALARM),
+        Cause.DEAD_UNITS: Against("too large steps killed units", when=When.ALARM),
         Cause.EMBEDDING_NORM_GROWTH: Against("too large steps explain it", when=When.ALARM),
         Cause.CLIP_TOO_AGGRESSIVE: Against(),
         Cause.LR_TOO_LOW: Against(),
@@ -124,20 +128,21 @@ class UpdatesTooLarge:
         if not hurt and state.num_looks < self.num_looks:
             return state, ()
         severity = Severity.WARNING if hurt else Severity.INFO
-        message = (
-            f"steps change weights by {state.peak:.2g} of their norm (median over matrices), at lr {picture.lr:.3g}"
-        )
+        size = f"{share(state.peak)} of" if state.peak < 1 else f"{amount(state.peak)} times"
+        message = f"a step changed weight matrices by up to {size} their norm (median)"
+        if math.isfinite(picture.lr):
+            message += f", at a learning rate of {amount(picture.lr)}"
         if hurt:
-            message += f"; loss {picture.loss_smooth:.4g}, at first {picture.loss_first:.4g}"
+            message += f"; the loss is {amount(picture.loss_smooth)} and began at {amount(picture.loss_first)}"
         place = int(np.nanargmax(layers.values)) if math.isfinite(ratio) else 0
         name, value = layers.names[place], float(layers.values[place])
-        evidence = Evidence(tag=f"update/ratio@{name}", step=look.scene.step, value=value, expected=1e-3)
+        evidence = look.evidence(f"update/ratio@{name}", value, 1e-3)
         since = state.peak_step if hurt else state.since
         return state, (Sighting(severity, message, where=(name,), evidence=(evidence,), since=since),)
 
 
 def phase_ceiling(picture: Picture) -> float:
-    """The upper end of healthy ratios by the number of steps, times η/η_peak (SPEC D6)."""
+    """The upper end of healthy ratios by the number of steps, times η/η_peak [D6]."""
     ceiling = 1e-2 if picture.step <= 1_000 else 1e-3 if picture.step <= 10_000 else 1e-4
     scale = picture.lr / picture.lr_peak if picture.lr_peak > 0 and math.isfinite(picture.lr) else 1.0
     return ceiling * float(np.clip(scale, 0.01, 1.0))

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount
 from sonde.rules.cosines import take_cosine, typical
 from sonde.rules.depth import latest_matrices, latest_typical
 from sonde.rules.progress import Descent, DescentState, is_lost, is_slow, is_stuck
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
 
@@ -24,33 +25,37 @@ class UpdatesTooSmallState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdatesTooSmall:
-    """Weights hardly move in any layer although gradients are healthy.
+    """Weights hardly move in any layer, although gradients are healthy.
 
     What it detects:
-        The median over weight matrices of ‖Δθ‖/‖θ‖ below half the lower end of its phase (1e-3 in the first 1,000
-        steps, 1e-4 to 10,000, 1e-5 later), at a rate that is past its warmup and at least half its peak, for `patience`
-        steps, with gradients that have not vanished. Information by itself. A warning where the loss is stuck, or still
-        falls along a straight shallow line that would take more than 500 steps from start to end, while successive
-        gradients agree (cosine above `agree`, where it was measured), and the model did not come trained. From 40
-        losses on where ratios are below a fifth of the range and no more than 3% of the loss can have gone; else from
-        100 on. Where ratios have been below `nothing` from the first step on the loss is not asked: in 1,000 such steps
-        weights change by a thousandth, so that all it does is noise, and 30 steps are enough.
+        - The median over weight matrices of ‖Δθ‖/‖θ‖ is below half of the usual minimum at that age: 1e-3 in the first
+          1,000 steps, 1e-4 up to 10,000 and 1e-5 later.
+        - The learning rate is past its warmup and at least half of its peak, and gradients have not vanished.
+        - It is so for `patience` steps. This is information.
+        - It is a warning if the loss is stuck, or falls along a shallow straight line that would need more than 500
+          steps from start to end; successive gradients agree (cosine above `agree`, if it was measured); and the model
+          did not come trained.
+        - That can be said after 100 losses. It can be said after 40 if updates are below a fifth of the usual minimum
+          and no more than 3% of the loss can be gone.
+        - If updates have been below `nothing` of the weights from the first step on, the loss is not asked: all that it
+          does is noise, and 30 steps are enough.
 
     Why it matters:
-        The run will not be finished in the steps it has.
+        The run will not be finished in the steps that it has.
 
     Evidence:
-        `update/ratio@…`, `grad/cosine`, the straightness of the descent.
+        `update/ratio@…`, `grad/cosine`, and how straight the loss falls.
 
     What to do:
-        Raise the learning rate five times; check the clip's limit and the schedule first.
+        Check the clip's limit and the schedule first. Then raise the learning rate by a factor of 3 to 5.
 
     When it is wrong:
-        Fine-tuning moves weights little on purpose; as long as its loss comes down in a curve it is information. Very
-        large layers need smaller ratios.
+        - Fine-tuning moves weights little on purpose. As long as its loss comes down in a curve, the finding is
+          information.
+        - Very large layers need smaller updates.
 
     References:
-        SPEC D6; Smith, Cyclical learning rates for training neural networks, WACV 2017.
+        Smith, Cyclical learning rates for training neural networks, WACV 2017.
     """
 
     code: ClassVar[str] = "UPD002"
@@ -108,10 +113,14 @@ class UpdatesTooSmall:
         cosine = typical(state.cosines, 1)
         tuned = picture.came_trained  # small steps are meant
         severity = Severity.WARNING if slow and not cosine < self.agree and not tuned else Severity.INFO
-        message = f"steps change weights by {ratio:.2g} of their norm (median over matrices), at lr {picture.lr:.3g}"
+        message = (
+            f"a step changes weight matrices by only {amount(ratio)} of their norm (median), at a learning rate of "
+            f"{amount(picture.lr)}"
+        )
         if slow:
-            message += f"; loss {picture.loss_smooth:.4g} of {picture.loss_start:.4g} after {picture.num_losses} steps"
-        evidence = Evidence(tag=f"update/ratio@{layers.names[0]}", step=picture.step, value=ratio, expected=2 * floor)
+            message += f"; the loss began at {amount(picture.loss_start)} and is {amount(picture.loss_smooth)} after "
+            message += f"{picture.num_losses:,} steps"
+        evidence = look.evidence(f"update/ratio@{layers.names[0]}", ratio, 2 * floor)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
 
 

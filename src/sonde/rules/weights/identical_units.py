@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.parameter_kinds import Kind
+from sonde.core.quantities import count
 from sonde.rules.levels import has_level
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
 
@@ -23,25 +24,29 @@ class IdenticalUnits:
     """All units of a layer compute the same.
 
     What it detects:
-        A weight matrix of several rows and columns whose effective rank is below `rank` (stable rank within 2% of 1,
-        smallest singular value nothing beside the largest): all rows are multiples of one. Or, where spectra were not
-        measured yet, a weight matrix of `least_values` values or more that are all the same (a deviation below 1e-6 of
-        their size) and not zero, within the first 20 steps; runs without a model table do not say how many there are,
-        and are judged by spectra alone. It is a warning after `least_steps` steps
-        where training is impaired, else information.
+        Either of these:
+        - A weight matrix of several rows and columns has an effective rank below `rank`, and its smallest singular
+          value is below a thousandth of the largest: all rows are multiples of one row.
+        - Within the first 20 steps, a weight matrix of `least_values` values or more has the same value everywhere, and
+          that value is not zero. This needs the model table, which says how many values a matrix has.
+
+        It is information. It is a warning after `least_steps` steps if the loss does not fall or rises.
 
     Why it matters:
-        Units that start equal get equal gradients and stay equal: a layer of a thousand such units is a layer of one.
+        Units that start equal get equal gradients and stay equal: a layer of a thousand such units can do no more than
+        a layer of one.
 
     Evidence:
-        `spectrum/stable_rank@…`, `weight/std@…`.
+        `spectrum/effective_rank@…` or `weight/std@…`.
 
     What to do:
-        Initialise at random (He, Xavier); a constant is for biases and scales only.
+        Initialise at random (He, Xavier). A constant is right for biases and scales only.
 
     When it is wrong:
-        Zeroed last layers and adapters are healthy: they are zero, not of rank one, and leave it by themselves.
-        Matrices that collapse late (few classes) have lost rank, but their units were not equal from the start.
+        - Last layers and adapters that start at zero are healthy: they are zero, not of rank one, and leave zero by
+          themselves.
+        - Matrices that collapse late, as with few classes, have lost rank, but their units were not equal from the
+          start.
 
     References:
         Goodfellow, Bengio and Courville, Deep learning, 2016, section 8.4 (breaking symmetry).
@@ -51,8 +56,8 @@ class IdenticalUnits:
     name: ClassVar[str] = "identical-units"
     needs: ClassVar[tuple[str, ...]] = ("weight/std@",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.SYMMETRIC_INITIALISATION: For("all units of a layer are the same"),
-        Cause.WARMUP_TOO_SHORT: Against("units are the same from the start"),
+        Cause.SYMMETRIC_INITIALISATION: For("all units of a layer are equal"),
+        Cause.WARMUP_TOO_SHORT: Against("units are equal from the start"),
     }
     quiet_steps: ClassVar[int] = 2000
 
@@ -77,9 +82,8 @@ class IdenticalUnits:
         picture = look.picture
         bad = picture.is_impaired and picture.num_losses > self.least_steps and has_level(look)
         names = tuple(found)
-        message = (
-            f"all units of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") + " are the same"
-        )
+        others = f" and of {count(len(names) - 1, 'other')}" if len(names) > 1 else ""
+        message = f"all units of `{names[0]}`{others} are equal"
         evidence = tuple(self._evidence(name, look) for name in names[:3])
         severity = Severity.WARNING if bad else Severity.INFO
         return state, (Sighting(severity, message, names, evidence, since),)
@@ -118,7 +122,7 @@ class IdenticalUnits:
         ranks = look.scenes.latest("spectrum/effective_rank")
         if ranks is not None and name in ranks.names:
             value = float(ranks.values[ranks.names.index(name)])
-            return Evidence(tag=f"spectrum/effective_rank@{name}", step=look.scene.step, value=value)
+            return look.evidence(f"spectrum/effective_rank@{name}", value)
         std = look.scenes.latest("weight/std")
         value = float("nan") if std is None else float(std.values[std.names.index(name)])
-        return Evidence(tag=f"weight/std@{name}", step=look.scene.step, value=value)
+        return look.evidence(f"weight/std@{name}", value)

@@ -6,7 +6,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
+from sonde.core.quantities import count
+from sonde.rules.rule import Cause, Claims, For, Look, Onset, Severity, Sighting
 
 
 class NonFiniteWeightState(NamedTuple):
@@ -20,8 +21,9 @@ class NonFiniteWeight:
     """Weights are NaN or infinite.
 
     What it detects:
-        A parameter with at least one value that is not finite, at the first step at which weights are measured after it
-        happened; it names the parameters, those with the most such values last: where few are bad it began.
+        - A parameter has at least one value that is NaN or infinite, at the first step at which weights are measured
+          after it happened.
+        - The parameter with the fewest such values is named first: there it began.
 
     Why it matters:
         NaN spreads: every later output and gradient is NaN, and no further step repairs it.
@@ -30,10 +32,10 @@ class NonFiniteWeight:
         `weight/nonfinite@…`.
 
     What to do:
-        Go back to a checkpoint before the step. Look for the first non-finite loss or gradient before it.
+        Go back to a checkpoint before the step. Look for the first loss or gradient before it that was not finite.
 
     When it is wrong:
-        Masks of −inf kept as parameters are rare, but legal.
+        - Masks of −inf that are kept as parameters are rare, but legal.
 
     References:
         IEEE 754-2019, section 6.2 (NaN propagates).
@@ -44,7 +46,7 @@ class NonFiniteWeight:
     onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("weight/nonfinite@",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.EXPLODING_GRADIENTS: For("and in weights that are not finite"),
+        Cause.EXPLODING_GRADIENTS: For("it ended in NaN or infinite weights"),
     }
     quiet_steps: ClassVar[int] = 50
 
@@ -63,9 +65,10 @@ class NonFiniteWeight:
         state = NonFiniteWeightState(look.scene.step if state.since < 0 else state.since)
         order = bad[np.argsort(counts.values[bad], kind="stable")]
         where = tuple(counts.names[i] for i in order)
-        message = f"{len(where)} of {len(counts.names)} parameters hold NaN or infinity, {where[0]} among them"
+        message = f"parameter `{where[0]}` holds {count(int(counts.values[order[0]]), 'NaN or infinite value')}"
+        if len(where) > 1:
+            message += f"; {len(where)} of {len(counts.names)} parameters hold some"
         evidence = tuple(
-            Evidence(tag=f"weight/nonfinite@{counts.names[i]}", step=look.scene.step, value=float(counts.values[i]))
-            for i in order[:3]
+            look.evidence(f"weight/nonfinite@{counts.names[i]}", float(counts.values[i])) for i in order[:3]
         )
         return state, (Sighting(Severity.CRITICAL, message, where, evidence, state.since),)

@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.parameter_kinds import Kind
+from sonde.core.quantities import amount
 from sonde.rules.kinds import Kinds
 from sonde.rules.picture import Picture
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
@@ -44,28 +45,29 @@ class WeightNormJump:
     """A layer's weights become much larger or smaller between two looks.
 
     What it detects:
-        From one look to the next (every 10 steps by default) the RMS of a parameter changes by more than `factor`; or
-        by more than 50% and `score` times its largest move before (fading). Parameters below `least` of the median RMS
-        (freshly zeroed ones, biases that are still nothing) and the first two looks do not count; nor
-        do biases, which may pass through zero, unless they are 50% above the largest that they ever were and three
-        times the median RMS. A warning if
-        the loss is 20% above what was usual within `reach` steps, else information.
+        - From one measurement of the weights to the next (every 10 steps by default), the RMS of a parameter changes by
+          more than a factor of `factor`.
+        - Or it changes by more than 50% and by `score` times the largest change before, which is slowly forgotten.
+        - Parameters below `least` of the median RMS do not count, nor do the first two measurements.
+        - Biases, which may pass through zero, count only if they are 50% above their largest size before and three
+          times the median RMS.
+        - It is information, and a warning if the loss is 20% above its usual level within `reach` steps.
 
     Why it matters:
-        Optimisers move weights by per mille. A jump is an accident: a step at a huge rate, a wrong reload, a layer that
-        was overwritten.
+        Optimisers move weights by a thousandth or less. A jump is an accident: a step at a huge learning rate, a wrong
+        reload, a layer that was overwritten.
 
     Evidence:
         `weight/rms@…` before and after; `loss` before and after.
 
     What to do:
-        Find what wrote to the layer at that step. Reload it from the checkpoint before.
+        Find what wrote to the layer at that step. Reload the layer from the checkpoint before.
 
     When it is wrong:
-        Re-initialisation, pruning and merging of adapters on purpose.
+        - Re-initialisation, pruning, and adapters that are merged on purpose.
 
     References:
-        none; 10 to 50% growth over a whole training is usual.
+        None; growth by 10 to 50% over a whole training is usual.
     """
 
     code: ClassVar[str] = "WGT002"
@@ -74,16 +76,16 @@ class WeightNormJump:
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.WEIGHT_NORM_JUMP: (
-            For("weights became other ones between two looks"),
+            For("weights changed abruptly between two measurements"),
             For(when=When.ALARM),
-            For("one parameter alone became another: no step does that", when=When.ONE_PLACE),
+            For("one parameter alone changed abruptly, which no step does", when=When.ONE_PLACE),
         ),
-        Cause.LR_TOO_HIGH: For("weights were thrown about"),
+        Cause.LR_TOO_HIGH: For("weights changed abruptly"),
         Cause.BAD_BATCH: (
-            For("weights became other ones"),
-            Against("one parameter alone became another: no batch does that", when=When.ONE_PLACE),
+            For("weights changed abruptly"),
+            Against("one parameter alone changed abruptly, which no batch does", when=When.ONE_PLACE),
         ),
-        Cause.MISSING_CLIPPING: Against("weights became other ones first"),
+        Cause.MISSING_CLIPPING: Against("weights changed abruptly first"),
     }
     quiet_steps: ClassVar[int] = 100
 
@@ -119,11 +121,11 @@ class WeightNormJump:
         )
         if not found and not worse:
             return state, ()
-        message = (
-            f"weights of {worst.name} went from RMS {worst.before:.3g} to {worst.after:.3g} before step {worst.step}"
-        )
+        verb = "rose" if worst.after > worst.before else "fell"
+        message = f"the RMS of the weights `{worst.name}` {verb} from {amount(worst.before)} to {amount(worst.after)} "
+        message += f"shortly before step {worst.step:,}"
         if worse:
-            message += f", and the loss from {worst.loss:.4g} to {picture.loss_smooth:.4g}"
+            message += f", and the loss rose from {amount(worst.loss)} to {amount(picture.loss_smooth)}"
         evidence = tuple(
             Evidence(tag=f"weight/rms@{jump.name}", step=jump.step, value=jump.after, expected=jump.before)
             for jump in jumps[:4]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.parameter_kinds import Kind
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.core.quantities import amount
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 
 
 class WeightNormsDivergeState(NamedTuple):
@@ -20,28 +21,31 @@ class WeightNormsDivergeState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeightNormsDiverge:
-    """Layers' weights drift apart in size, or a matrix loses its small directions.
+    """The weights of layers drift apart in size, or a matrix loses its small directions.
 
     What it detects:
-        The largest RMS among weights (not biases and scales) is more than `apart` times the smallest, ten times more
-        than at the first look, in three looks in a row; or a matrix's condition number is above 1e6 and a hundred times
-        what it was. Information; a warning where training is impaired as well, after 100 steps.
+        - The largest RMS among weights (without biases and scales) is more than `apart` times the smallest, and that
+          ratio is ten times what it was at first, in three measurements in a row.
+        - Or the condition number of a matrix is above 1e6 and a hundred times what it was at first.
+        - It is information, and a warning after 100 steps if the loss does not fall or rises.
 
     Why it matters:
-        One rate cannot serve layers of so different a scale, and products of ill-conditioned matrices lose precision.
+        One learning rate cannot suit layers of so different a size, and products of ill-conditioned matrices lose
+        precision.
 
     Evidence:
-        `weight/rms@…` of the largest and the smallest, `spectrum/condition@…`.
+        `weight/rms@…` of the largest and the smallest weights; `spectrum/condition@…`.
 
     What to do:
-        Weight decay on the ones that grow, normalisation between layers, a rate per group.
+        Add weight decay to the layers that grow, or normalisation between layers, or give each group its own learning
+        rate.
 
     When it is wrong:
-        Layers that were initialised near zero on purpose (residual branches, adapters) shrink the smallest RMS, not
-        enlarge the spread: hence the comparison with the first look.
+        - Layers that start near zero on purpose (residual branches, adapters) make the ratio large from the start. That
+          is why it is compared with the first measurement.
 
     References:
-        none; D16's limit of 1000.
+        None; a ratio of 1,000 is a limit from practice.
     """
 
     code: ClassVar[str] = "WGT003"
@@ -79,11 +83,11 @@ class WeightNormsDiverge:
                 if state.num >= 3:
                     places = tuple(layers.names[keep[i]] for i in (high, low))
                     message = (
-                        f"weights of {places[0]} are {spread:.3g} times those of {places[1]}; "
-                        f"at first the most was {first:.3g}"
+                        f"the RMS of the weights `{places[0]}` is {amount(spread)} times that of `{places[1]}`; the "
+                        f"largest such ratio was {amount(first)} at first"
                     )
                     evidence = tuple(
-                        Evidence(tag=f"weight/rms@{name}", step=look.scene.step, value=float(values[i]))
+                        look.evidence(f"weight/rms@{name}", float(values[i]))
                         for name, i in zip(places, (high, low), strict=True)
                     )
                     sightings.append(Sighting(self._severity(look), message, places, evidence))
@@ -93,9 +97,9 @@ class WeightNormsDiverge:
             for name, value in zip(conditions.names, conditions.values.tolist(), strict=True):
                 first = known.setdefault(name, value)
                 if value > 1e6 and value > 100 * first:
-                    message = f"condition number of {name} is {value:.3g}, it was {first:.3g}"
+                    message = f"the condition number of `{name}` rose from {amount(first)} to {amount(value)}"
                     tag = f"spectrum/condition@{name}"
-                    evidence = (Evidence(tag=tag, step=look.scene.step, value=value, expected=first),)
+                    evidence = (look.evidence(tag, value, first),)
                     sightings.append(Sighting(self._severity(look), message, (name,), evidence))
             state = state._replace(names=tuple(known), conditions=tuple(known.values()))
         return state, sightings

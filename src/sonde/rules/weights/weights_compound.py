@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from sonde.core.quantities import share
 from sonde.rules.depth import matrices
 from sonde.rules.levels import has_level
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
@@ -28,34 +29,36 @@ class WeightsCompoundState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeightsCompound:
-    """Weight matrices grow by the same percentage step after step, as money does at compound interest.
+    """Weight matrices grow by the same percentage step after step, like money at compound interest.
 
     What it detects:
-        G, the median over weight matrices of ln(RMS / RMS at the first look), reaches `growth` over at least
-        `least_steps` steps and `least_looks` looks along a line: its rise over each quarter of that time is within a
-        third of their mean, and that over the newer half no less (97%) than that over the older half. Information; a
-        warning once the loss no longer falls and was at its best 30 steps ago or longer, unless it is solved or no
-        measure of progress. It begins anew where the learning rate changes.
+        G is the median over weight matrices of ln(RMS / RMS at the first measurement).
+        - G reaches `growth` over at least `least_steps` steps and `least_looks` measurements.
+        - G rises along a line: its rise over each quarter of that time is within a third of their mean, and the newer
+          half rises at least 97% as much as the older half.
+        - It starts again when the learning rate changes.
+        - It is information. It is a warning once the loss no longer falls and had its best value at least 30 steps ago,
+          unless the loss is nearly gone or does not measure progress.
 
     Why it matters:
-        Steps of an optimiser lengthen weights at most in proportion to their number, ever more slowly when measured
-        against the weights themselves. What keeps its percentage feeds on itself: a penalty of the wrong sign, a
-        loss that is paid for large weights. Gains and gradients grow by its power of the depth.
+        Steps of an optimiser lengthen weights at most in proportion to the number of steps, and more slowly in relation
+        to the weights themselves. Growth by a constant percentage feeds on itself: a penalty of the wrong sign, or a
+        loss that rewards large weights. With every layer it multiplies gains and gradients.
 
     Evidence:
-        `weight/rms@…` of the first look and now.
+        `weight/rms@…` at the first measurement and now.
 
     What to do:
-        Look at the sign of penalties and of weight decay; add decay or normalisation where there is none.
+        Check the signs of penalties and of the weight decay. Add weight decay or normalisation if there is none.
 
     When it is wrong:
-        Growth by a few percent cannot be told from that by steps of one length, whose newer half is 0.86 of the older
-        one at `growth`. Models of a single matrix
-        are left out.
+        - Growth by a few per cent cannot be told from growth by steps of one length: at `growth`, the newer half of
+          that is 0.86 of the older half.
+        - Models of a single matrix are not judged.
 
     References:
-        Loshchilov and Hutter, Decoupled weight decay regularization, ICLR 2019 (the factor 1 − ηλ a step; here it is
-        above 1).
+        Loshchilov and Hutter, Decoupled weight decay regularization, ICLR 2019 (the factor 1 − ηλ a step; here the
+        factor is above 1).
     """
 
     code: ClassVar[str] = "WGT007"
@@ -64,10 +67,10 @@ class WeightsCompound:
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.GAIN_DRIFT: (
-            For("weights grow by the same percentage all the time"),
-            For("and the loss no longer falls", when=When.ALARM),
+            For("weights grow by a constant percentage a step"),
+            For("weights keep growing and the loss no longer falls", when=When.ALARM),
         ),
-        Cause.MISSING_LR_DECAY: Against("what grows is the weights, not the noise", when=When.ALARM),
+        Cause.MISSING_LR_DECAY: Against("the weights grow, not the noise", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 400
 
@@ -99,8 +102,8 @@ class WeightsCompound:
             return state, ()
         grown = math.expm1(state.growths[-1])
         message = (
-            f"weights have grown by {grown:.0%} in {state.steps[-1] - state.steps[0]} steps (median over matrices), "
-            f"by the same percentage all the time"
+            f"weight matrices have grown by {share(grown)} in {state.steps[-1] - state.steps[0]:,} steps (median), by "
+            "a constant percentage a step"
         )
         stands = not picture.is_falling and picture.step - picture.best_step >= 30
         bad = stands and picture.num_losses >= 100 and has_level(look) and not picture.is_solved

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount, share
 from sonde.rules.levels import has_level, left
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 
 
 class WeightsShrinkState(NamedTuple):
@@ -21,32 +22,33 @@ class WeightsShrinkState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeightsShrink:
-    """Weights wither, and the loss stays near what guessing gives.
+    """Weights shrink, and the loss stays near that of an untrained model.
 
     What it detects:
-        The norm of all weights is below `shrunk` of what it was at the first look, after at least five looks of which
-        four fifths saw it fall or stand below. Information; a warning after 100 steps where more than `high` of the
-        loss is left (against the trivial predictor, else the start) and it does not fall beyond noise. It abstains
-        where the optimiser is known to have no weight decay.
-
-        After 40 steps already it is a warning where it is the decay beyond doubt: the norm is below `soon_shrunk`, and
-        rate × decay × steps is above 1, so that decay alone would leave less than 1/e of any weight; more than `high`
-        of the loss must be left, and the model not have come trained. Where the loss is no measure (below zero, or of
-        several players), the norm must be below `gone`.
+        - The norm of all weights is below `shrunk` of what it was at first, after at least five further measurements,
+          four fifths of which saw it fall or stay below that. This is information.
+        - It is a warning after 100 steps if more than `high` of an untrained model's loss is left and the loss does not
+          fall beyond its noise.
+        - It is a warning after 40 losses already if weight decay is clearly the reason: the norm is below
+          `soon_shrunk`; learning rate × decay × steps is above 1, so that decay alone would leave less than 1/e of any
+          weight; more than `high` of the loss is left; and the model did not come trained. If the loss does not measure
+          progress, the norm must be below `gone` instead.
+        - Nothing is reported if the optimiser is known to have no weight decay.
 
     Why it matters:
-        Decay takes off more than gradients put on: the function that the model computes fades to a constant.
+        Weight decay takes more away than gradients add: the function that the model computes fades to a constant.
 
     Evidence:
         `weight/norm` at first and now; `optimizer/weight_decay@…`.
 
     What to do:
-        Divide the weight decay by ten, and keep it off norms and biases. With decoupled decay η·λ is what counts: above
-        1e-3 a step it halves weights within 700 steps.
+        Divide the weight decay by a hundred, and do not apply it to normalisation layers and biases. With decoupled
+        decay (AdamW) the product of learning rate and decay counts: above 1e-3 a step it halves weights within 700
+        steps.
 
     When it is wrong:
-        Networks with normalisation after each layer do not care for the size of weights; a large initialisation shrinks
-        healthily at first.
+        - Networks with normalisation after each layer do not depend on the size of weights.
+        - After a large initialisation, weights shrink healthily at first.
 
     References:
         Loshchilov and Hutter, Decoupled weight decay regularization, ICLR 2019. van Laarhoven, L2 regularization versus
@@ -58,13 +60,16 @@ class WeightsShrink:
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("weight/norm",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.WEIGHT_DECAY_TOO_STRONG: (For("weights wither and the loss stays at guessing"), For(when=When.ALARM)),
-        Cause.UNDERFITTING: Against("weights wither: decay does it"),
-        Cause.LR_TOO_HIGH: Against("weights wither"),
-        Cause.GRADIENT_IMBALANCE: Against("weights wither"),
-        Cause.WARMUP_TOO_SHORT: Against("weights wither"),
-        Cause.MISSING_LOSS_SCALING: Against("weights wither: the gradients go with them"),
-        Cause.NO_LEARNABLE_SIGNAL: Against("weights wither: decay does it"),
+        Cause.WEIGHT_DECAY_TOO_STRONG: (
+            For("weights shrink and the loss stays near that of an untrained model"),
+            For(when=When.ALARM),
+        ),
+        Cause.UNDERFITTING: Against("weight decay shrinks the weights"),
+        Cause.LR_TOO_HIGH: Against("weights shrink"),
+        Cause.GRADIENT_IMBALANCE: Against("weights shrink"),
+        Cause.WARMUP_TOO_SHORT: Against("weights shrink"),
+        Cause.MISSING_LOSS_SCALING: Against("weights shrink, and the gradients with them"),
+        Cause.NO_LEARNABLE_SIGNAL: Against("weight decay shrinks the weights"),
     }
     quiet_steps: ClassVar[int] = 100
 
@@ -92,20 +97,19 @@ class WeightsShrink:
             return state, ()
         if state.looks < 6 or norm > self.shrunk * state.first or state.falls < 0.8 * (state.looks - 1):
             return state, ()
-        share = left(picture)
-        bad = has_level(look) and picture.num_losses > 100 and share > self.high and not picture.is_falling
+        rest = left(picture)
+        bad = has_level(look) and picture.num_losses > 100 and rest > self.high and not picture.is_falling
         steps = picture.step - state.first_step
         decayed = picture.lr * float(decay.values.max()) * steps if decay is not None else 0.0
         if decayed > 1 and norm < self.soon_shrunk * state.first and not picture.came_trained:
-            high = share > self.high if has_level(look) else norm < self.gone * state.first
+            high = rest > self.high if has_level(look) else norm < self.gone * state.first
             bad = bad or (high and picture.num_losses >= 40)
-        message = (
-            f"norm of all weights fell from {state.first:.4g} to {norm:.4g}, "
-            f"and {share:.0%} of what guessing gives is left of the loss"
+        message = f"the norm of all weights fell from {amount(state.first)} to {amount(norm)}" + (
+            f", and the loss is at {share(rest)} of that of an untrained model" if math.isfinite(rest) else ""
         )
         evidence = (
-            Evidence(tag="weight/norm", step=picture.step, value=norm, expected=state.first),
-            Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=picture.loss_start),
+            look.evidence("weight/norm", norm, state.first),
+            look.evidence("loss", picture.loss_smooth, picture.loss_start),
         )
         severity = Severity.WARNING if bad else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=state.first_step),)

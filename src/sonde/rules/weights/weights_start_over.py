@@ -7,7 +7,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.parameter_kinds import Kind
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.core.quantities import amount
+from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 
 _CONFIRMED = 8  # losses after the look that must be as high
 
@@ -29,25 +30,25 @@ class WeightsStartOverState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WeightsStartOver:
-    """The weights are new ones again, in the middle of the training.
+    """The weights are new again, in the middle of the training.
 
     What it detects:
-        - At one look at the weights (every 10 steps by default) most matrices were larger or smaller than at first, by
-          `moved` or more; at the next one they are back within `back` of that move.
-        - The loss has given back more than `share` of what it had gained, and does not come down within eight steps.
+        - At one measurement of the weights (every 10 steps by default) matrices had moved from their first size by
+          `moved` or more; at the next one most of them are back within `back` of that move.
+        - The loss has lost more than `share` of what it had gained, and does not come down within eight steps.
 
     Why it matters:
-        What was learned is lost. No optimiser takes a step back to where it began: something made the weights anew.
+        What was learned is lost. No optimiser steps back to where it began: something made the weights anew.
 
     Evidence:
         `weight/rms@…` against its first value; `loss` before and after.
 
     What to do:
-        Look for what runs at that step: a model built or initialised inside of the loop, `reset_parameters`, a
-        checkpoint of the start that is loaded, a fold of a cross-validation that goes on in the same run.
+        Look for what runs at that step: a model that is built or initialised inside the loop, `reset_parameters`, a
+        checkpoint of the start that is loaded, a new fold of a cross-validation in the same run.
 
     When it is wrong:
-        Weights that are rewound on purpose (lottery tickets, resets in continual or reinforcement learning).
+        - Weights that are reset on purpose (lottery tickets, continual or reinforcement learning).
 
     References:
         Nikishin et al., The primacy bias in deep reinforcement learning, ICML 2022 (resets on purpose).
@@ -57,7 +58,7 @@ class WeightsStartOver:
     name: ClassVar[str] = "weights-start-over"
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
-        Cause.STATE_RESET: For("the weights are new ones again"),
+        Cause.STATE_RESET: For("the weights are as they were at the start"),
     }
     quiet_steps: ClassVar[int] = 300
 
@@ -84,10 +85,10 @@ class WeightsStartOver:
         if state.num_later < _CONFIRMED:
             return state, ()
         message = (
-            f"the weights are back at the size that they began with at step {state.step}, and the loss rose from "
-            f"{state.before:.4g} to {picture.loss:.4g} (at first {picture.loss_start:.4g})"
+            f"at step {state.step:,} the weights were back at the size that they began with, and the loss rose from "
+            f"{amount(state.before)} to {amount(picture.loss)} (it began at {amount(picture.loss_start)})"
         )
-        evidence = Evidence(tag="loss", step=picture.step, value=picture.loss, expected=state.before)
+        evidence = look.evidence("loss", picture.loss, state.before)
         where = state.names[:1]
         seen = Sighting(Severity.WARNING, message, where, (evidence,), since=state.step)
         return state._replace(step=-1), (seen,)

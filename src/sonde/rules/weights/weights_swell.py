@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import amount, count
 from sonde.rules.depth import matrices
 from sonde.rules.progress import is_hurt
-from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
+from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.medians import middle
 
 
@@ -26,29 +27,32 @@ class WeightsSwell:
     """Most weight matrices become several times as large within the first steps.
 
     What it detects:
-        The median over weight matrices of RMS over that of the first look reaches `growth` within `early` steps of it,
-        and not from one look to the next, which is a jump (WGT002). Information; a warning while training is hurt, or
-        where the loss has stopped falling with more than half of it left. Models of a single matrix are left out,
-        and matrices that begin below `started` of the (upper) median of their RMS: they start at zero.
+        - The median over weight matrices of the RMS, relative to the first measurement, reaches `growth` within `early`
+          steps.
+        - It does so over several measurements: a jump from one to the next is reported by WGT002.
+        - Matrices that begin below `started` of the median RMS do not count: they start at zero.
+        - Models of a single matrix are not judged.
+        - It is information, and a warning if the training is stuck, if the loss is far above its start, or if the loss
+          has stopped falling with more than half of it left.
 
     Why it matters:
-        A training adds to its weights; it does not replace them within some dozen steps. Where it does, steps are of
-        the size of the weights, and whatever the initialisation was good for is gone. Update ratios hide it: they fall
-        as the weights grow, while the steps stay as long.
+        A training refines its weights; it does not replace them within a few dozen steps. If it does, steps are as
+        large as the weights, and the benefit of the initialisation is lost. Update ratios hide this: they fall as the
+        weights grow, while the steps stay as long.
 
     Evidence:
-        `weight/rms@…` of the first look and now.
+        `weight/rms@…` at the first measurement and now.
 
     What to do:
         Divide the learning rate by 10 or more, or warm it up.
 
     When it is wrong:
-        Small recurrent nets and those that start near zero grow as much in trainings that go well: then the loss falls,
-        and it is information.
+        - Small recurrent networks, and networks that start near zero, grow as much in healthy trainings: then the loss
+          falls, and the finding is information.
 
     References:
         Wortsman et al., Small-scale proxies for large-scale transformer training instabilities, ICLR 2024 (what grows
-        with the rate).
+        with the learning rate).
     """
 
     code: ClassVar[str] = "WGT006"
@@ -58,10 +62,10 @@ class WeightsSwell:
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.LR_TOO_HIGH: (
             For("weights are replaced, not refined"),
-            For("and training suffers from it", when=When.ALARM),
+            For("weights are replaced, and the training suffers from it", when=When.ALARM),
         ),
         Cause.OUTPUT_LOGIT_DRIFT: Against("all weights grew, and the logits with them"),
-        Cause.GAIN_DRIFT: Against("weights grew at once, which is no drift"),
+        Cause.GAIN_DRIFT: Against("all weights grew at once, which is no drift"),
         Cause.EMBEDDING_NORM_GROWTH: Against("all weights grew, not embeddings alone"),
         Cause.ATTENTION_LOGIT_GROWTH: Against("all weights grew, not those of attention alone"),
         Cause.ATTENTION_ENTROPY_COLLAPSE: Against("all weights grew, not those of attention alone"),
@@ -105,11 +109,11 @@ class WeightsSwell:
             state = state._replace(since=look.scene.step, first=((widest, first[widest]),))
         ((name, at_first),) = state.first
         message = (
-            f"weights are {state.times:.2g} times as large as at first (median over matrices) after "
-            f"{state.since - state.start} steps"
+            f"weight matrices grew to {amount(state.times)} times their first size (median) within "
+            f"{count(state.since - state.start, 'step')}"
         )
         value = float(layers.values[layers.names.index(name)]) if name in layers.names else math.nan
-        evidence = Evidence(tag=f"weight/rms@{name}", step=look.scene.step, value=value, expected=at_first)
+        evidence = look.evidence(f"weight/rms@{name}", value, at_first)
         picture = look.picture
         stalled = picture.num_losses >= 100 and picture.is_alone and not picture.is_falling and picture.progress < 0.5
         severity = Severity.WARNING if stalled or is_hurt(picture) else Severity.INFO
