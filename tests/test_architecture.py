@@ -1,6 +1,7 @@
 """The shape of the code, as docs/explanation/architecture.md draws it."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -8,6 +9,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+from sonde.rules.catalogue import own_rules
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "sonde"
@@ -107,3 +110,24 @@ def opening_calls(file: Path) -> set[str]:
 def test_files_of_runs_and_logs_are_opened_in_one_place(file: Path) -> None:
     if file.name != "opening.py" and file.name not in OWN_FILES:
         assert opening_calls(file) <= ALLOWED
+
+
+# The catalogue, and what is generated from all rules; elsewhere it is the class, or a property of it.
+OF_ALL_RULES = [SOURCE / place for place in ("rules/catalogue.py", "rules/alarm_precision.py", "diagnosis/weights.py")]
+
+
+def said_strings(file: Path) -> list[str]:
+    """The texts of a file that are no docstrings."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [str(node.value) for node in strings if id(node) not in docs]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
+def test_a_rules_code_stands_in_its_own_file_and_in_the_catalogue_only(file: Path) -> None:
+    if file in OF_ALL_RULES:
+        return
+    codes = {code for text in said_strings(file) for code in re.findall(r"\b[A-Z]{3}[0-9]{3}\b", text)}
+    own = {rule.code for rule in own_rules() if Path(inspect.getfile(rule)) == file}
+    assert codes & {rule.code for rule in own_rules()} <= own

@@ -35,10 +35,10 @@ from sonde.core.findings import Finding
 from sonde.diagnosis import weights as written
 from sonde.diagnosis.evidence import Table, rows_of
 from sonde.diagnosis.signs import Signs
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import own_rules
 
 CAUSES = list(Cause)
-ROWS, TABLE, SIGNS = rows_of(RULES), Table(RULES), Signs(RULES)
+ROWS, TABLE, SIGNS = rows_of(own_rules()), Table(own_rules()), Signs(own_rules())
 SEEDS: dict[str, Callable[[int], bool]] = {
     "even": lambda seed: seed % 2 == 0,
     "odd": lambda seed: seed % 2 == 1,

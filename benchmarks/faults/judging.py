@@ -1,7 +1,7 @@
 """What the diagnosis says of one recorded run, laid beside the truth."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -173,13 +173,16 @@ class Judgement:
 _OF_PARAMETERS = ("GRD005", "WGT001")
 
 
-def judge(scenario: Scenario, folder: Path, row: dict[str, Any]) -> Judgement:
+def judge(
+    scenario: Scenario, folder: Path, row: dict[str, Any], *, profile: Mapping[str, object] | None = None
+) -> Judgement:
     """Diagnose a recorded run as a user would, noting what was known when.
 
     Args:
         scenario: The truth.
         folder: Of the run.
         row: What `run.py` wrote about it.
+        profile: Settings of rules that are not as a user would have them.
     """
     run, alarms = sonde.load(folder), list[Alarm]()
 
@@ -189,7 +192,7 @@ def judge(scenario: Scenario, folder: Path, row: dict[str, Any]) -> Judgement:
             critical = finding.severity is Severity.CRITICAL
             alarms.append(Alarm(step=finding.last_step, code=finding.code, critical=critical, where=where))
 
-    findings = sonde.diagnose(run, on_finding=note).findings
+    findings = sonde.diagnose(run, profile=profile, on_finding=note).findings
     raised = [finding for finding in findings if finding.severity.is_alarm]
     remedy, remedy_cause = first_remedy(raised)
     losses = run.series("loss") if run.tags("loss") else None

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sonde.core.findings import Severity
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import own_rules
 from sonde.rules.rule import Sighting, causes_of
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ def said_in(test: str) -> list[Said]:
     function = getattr(importlib.import_module(file.removesuffix(".py").replace("/", ".")), name)
     said: list[Said] = []
     undo = []
-    for rule in RULES:
+    for rule in own_rules():
         for method in ("step", "judge"):
             if method in rule.__dict__:
                 original = rule.__dict__[method]
@@ -72,7 +72,7 @@ def examples(folders: list[Path]) -> dict[str, list[dict[str, str]]]:
     """By code; what a training said comes first, and the gravest of that."""
     trained = _said_in_trainings(folders) if folders else _kept()
     found: dict[str, list[dict[str, str]]] = {}
-    for rule in RULES:
+    for rule in own_rules():
         by_shape: dict[str, tuple[str, Severity, str]] = {}
         for test in _tests(rule):
             for code, severity, message in said_in(test):

@@ -246,6 +246,68 @@ def test_the_table_counts_plain_judgements_and_keeps_harmless_ones_apart(tmp_pat
     assert "Rules that alarm on twin: LOS002 1" in printed
 
 
+def _judgements(judging: ModuleType) -> list[Any]:
+    def run(kind: str, step: int, *codes: str) -> Any:
+        alarms = tuple(judging.Alarm(step=step, code=code) for code in codes)
+        onset = 50 if kind == "faulty" else 0
+        return judging.Judgement(
+            name="tabular/mlp", seed=0, kind=kind, cause="", onset=onset, alarms=alarms, codes=codes
+        )
+
+    return [
+        *(run("faulty", 60, "LOS002", "GRD008") for _ in range(17)),
+        run("faulty", 10, "LOS002"),  # before the fault acts
+        run("twin", 10, "LOS002"),
+        run("healthy", 10, "LOS002"),
+        run("harmless", 10, "LOS002", "GRD008"),
+        run("healthy", 10),
+    ]
+
+
+def test_an_alarm_is_right_where_a_fault_harms_and_wrong_where_there_is_none() -> None:
+    precision, judging = _module("precision"), importlib.import_module("benchmarks.faults.judging")
+    assert precision.counted(_judgements(judging)) == {"GRD008": (17, 17), "LOS002": (17, 20)}
+
+
+def test_the_measured_precision_is_written_as_the_module_that_tiers_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    precision, judged, space = _module("precision"), _module("judged"), _module("__main__")
+    written = tmp_path / "alarm_precision.py"
+    written.write_text(precision.FILE.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(precision, "FILE", written)
+    runs = _judgements(importlib.import_module("benchmarks.faults.judging"))
+    judged.write(tmp_path / "judged.jsonl", runs)
+    monkeypatch.setattr("sys.argv", ["space", "precision", str(tmp_path)])
+    space.main()
+    assert "LOS002  17 of 20 alarms right" in capsys.readouterr().out
+    found: dict[str, Any] = {}
+    exec(written.read_text(encoding="utf-8"), found)
+    assert found["PRECISION"] == {"GRD008": (17, 17), "LOS002": (17, 20)}
+    assert precision.text({}) == written.read_text(encoding="utf-8").replace(
+        '{\n    "GRD008": (17, 17),\n    "LOS002": (17, 20),\n}', "{}"
+    )
+
+    # Now LOS002 is preview, and would never alarm again.
+    monkeypatch.setattr("sonde.rules.tiers.PRECISION", found["PRECISION"])
+    assert precision.all_stable() == {"LOS002.tier": "stable"}
+    with pytest.raises(SystemExit, match="judge --all-stable"):
+        space.main()
+    judged.write(tmp_path / "judged_stable.jsonl", [replace(run, name="tabular/mlp") for run in runs[:17]])
+    space.main()
+    assert "LOS002  17 of 17 alarms right" in capsys.readouterr().out
+
+
+def test_put_aside_families_decide_no_tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged, space, put_aside = _module("judged"), _module("__main__"), _module("families").PUT_ASIDE
+    runs = _judgements(importlib.import_module("benchmarks.faults.judging"))
+    judged.write(tmp_path / "judged.jsonl", [replace(run, name=put_aside[0]) for run in runs])
+    monkeypatch.setattr("sys.argv", ["space", "precision", str(tmp_path)])
+    monkeypatch.setattr(_module("precision"), "FILE", tmp_path / "unused")
+    with pytest.raises(judged.PutAside):
+        space.main()
+
+
 def test_one_case_goes_from_training_to_judgement(tmp_path: Path) -> None:
     training, labels, judged, keeping = map(_module, ("training", "labels", "judged", "keeping"))
     make_piece = _module("plan").Piece

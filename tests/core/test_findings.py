@@ -399,6 +399,7 @@ def test_the_json_of_a_diagnosis_is_the_documented_one() -> None:
         "not_measured": ["activations"],
         "own_settings": {"off": [], "changed": {}, "ignored": {}},
         "not_enough": [],
+        "rule_problems": [],
     }
 
 

@@ -5,11 +5,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 
 from sonde.core.causes import Cause
 from sonde.core.frames import Columns, Frame
 from sonde.diagnosis.doctor import Doctor
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
+from sonde.rules.losses.non_finite_loss import NonFiniteLoss
 from sonde.rules.rule import Claims, Look
 
 COLUMNS = Columns("step", ("loss", "grad/norm", "lr"))
@@ -70,6 +72,54 @@ def test_a_rule_that_fails_is_left_out_and_named() -> None:
         doctor.frame(frame)
     (said,) = doctor.diagnosis("run").not_measured
     assert said.startswith("TST001 broken: failed at step 5: ZeroDivisionError")
+
+
+class Strange(Broken):
+    """Of another package: what it gives back is no sighting, and its state is nothing that could be kept."""
+
+    code: ClassVar[str] = "TST003"
+    name: ClassVar[str] = "strange"
+
+    def init(self) -> Any:
+        return object()
+
+    def step(self, state: Any, look: Look) -> Any:
+        return state, ["something"] if look.scene.step == 7 else ()
+
+
+class Refusing(Broken):
+    """Cannot begin with its settings."""
+
+    def init(self) -> None:
+        raise SystemExit(2)
+
+
+def test_a_rule_that_cannot_begin_or_gives_back_nonsense_harms_no_other() -> None:
+    doctor = Doctor([Refusing(), Strange(), NonFiniteLoss()])
+    for frame in rows(20):
+        doctor.frame(frame)
+    doctor.frame(Frame(COLUMNS, 21, 0.0, np.array([np.nan, 1.0, 0.1], np.float32)))
+    assert list(doctor.newly_failed()) == ["TST001 broken", "TST003 strange"]
+    assert doctor.newly_failed() == {}
+    diagnosis = doctor.diagnosis("run")
+    assert [finding.code for finding in diagnosis] == [NonFiniteLoss.code]
+    beginning, nonsense = diagnosis.not_measured
+    assert beginning.startswith("TST001 broken: failed before the first step: SystemExit(2)")
+    assert nonsense.startswith("TST003 strange: failed at step 7: ")
+
+
+def test_a_checkpoint_leaves_out_what_a_rule_of_another_package_cannot_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    doctor = Doctor([Strange(), NonFiniteLoss()])
+    with pytest.raises(TypeError):  # a rule that nobody knows, or one of Sonde's own
+        doctor.state_dict()
+    monkeypatch.setattr("sonde.diagnosis.doctor.rule_of", {"TST003": Strange, "LOS001": NonFiniteLoss}.get)
+    saved = doctor.state_dict()
+    assert list(saved["rules"]) == ["LOS001"]
+    saved["rules"]["TST003"] = {"state": "gone:Away", "fields": {}}
+    other = Doctor([Strange(), NonFiniteLoss()])
+    other.load_state_dict(saved)
+    for frame in rows(20):
+        other.frame(frame)
 
 
 def test_a_doctor_goes_on_from_what_another_knew() -> None:

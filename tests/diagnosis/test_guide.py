@@ -12,7 +12,7 @@ from sonde.core.remedies import Action, Remedy, Safety
 from sonde.diagnosis.checklist import Check, Standing, checklist
 from sonde.diagnosis.guide import guide
 from sonde.diagnosis.looks import USUAL_RATIO, Answer, Look, Measured, looks, text_of
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import all_rules
 
 
 def _window(values: Float64, *, first: int = 1) -> Window:
@@ -49,7 +49,7 @@ def _loss(values: Float64) -> Measured:
     return Measured({"loss": _window(values)}, {"loss": Point(len(values), float(values[-1]), 0.0)})
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
 def test_an_alarm_of_every_rule_makes_one_look_wrong_or_stands_at_the_cause(rule: type) -> None:
     code = vars(rule)["code"]
     found = _guided(_finding(code))

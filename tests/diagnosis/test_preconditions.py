@@ -9,7 +9,7 @@ from sonde.core.findings import Finding, Severity
 from sonde.diagnosis.circumstances import Circumstances
 from sonde.diagnosis.preconditions import PRECONDITIONS, impossible
 from sonde.diagnosis.ranking import Ranking
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import all_rules
 from sonde.rules.picture import Picture
 
 
@@ -60,7 +60,7 @@ def test_a_cause_that_cannot_be_is_not_named_whatever_was_seen() -> None:
         code="NUM001", name="gradients-underflow", severity=Severity.WARNING, first_step=30, last_step=60, open=True,
         message="half of the gradient is exactly zero",
     )  # fmt: skip
-    ranking = Ranking([rule() for rule in RULES])
+    ranking = Ranking([rule() for rule in all_rules()])
     first = ranking.explain(finding, [finding])
     assert first.causes[0].cause is Cause.MISSING_LOSS_SCALING
     ranking.note(Picture(), Circumstances(is_fp16=False, is_short=False))

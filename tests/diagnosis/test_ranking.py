@@ -7,12 +7,12 @@ from sonde.core.findings import Finding, Severity
 from sonde.diagnosis.evidence import rows_of
 from sonde.diagnosis.ranking import OF_FINITE_LOSSES, Ranking
 from sonde.diagnosis.weights import PRIORS, WEIGHTS
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import all_rules
 
-NAMES = {rule.code: rule.name for rule in RULES}
+NAMES = {rule.code: rule.name for rule in all_rules()}
 
 
-RANKING = Ranking([rule() for rule in RULES])
+RANKING = Ranking([rule() for rule in all_rules()])
 
 
 def found(one: str) -> Finding:
@@ -42,7 +42,7 @@ def explained(findings: list[Finding]) -> tuple[Finding, ...]:
 
 
 def test_the_weights_are_of_what_the_rules_say_and_of_nothing_else() -> None:
-    rows = rows_of(RULES)
+    rows = rows_of(all_rules())
     assert len({(row.cause, row.sign) for row in rows}) == len(rows)
     claimed = {(row.code, f"{row.cause}{row.when}") for row in rows}
     assert claimed == {(code, claim) for code, claims in WEIGHTS.items() for claim in claims}

@@ -2,9 +2,9 @@
 
 from sonde.core.findings import Finding, Severity
 from sonde.diagnosis.signs import Signs
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import all_rules
 
-SIGNS = Signs(RULES)
+SIGNS = Signs(all_rules())
 signs, onset = SIGNS.seen, SIGNS.onset
 
 

@@ -14,7 +14,7 @@ from sonde.core.errors import FormatError
 from sonde.core.frames import MISSING, Columns, Frame
 from sonde.diagnosis.gain_monitor import GainMonitor
 from sonde.diagnosis.post_epoch import PostEpoch
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import all_rules
 from sonde.rules.gradients.gain_drift import GainDrift
 from sonde.rules.picture import Picture, Pictures
 from sonde.rules.rule import Look
@@ -81,7 +81,7 @@ class _Course(NamedTuple):
 
 @pytest.fixture(scope="module")
 def courses() -> dict[str, _Course]:
-    rules = [kind() for kind in RULES]
+    rules = [kind() for kind in all_rules()]
     states: dict[str, list[Any]] = {rule.code: [rule.init()] for rule in rules}
     courses = {rule.code: _Course() for rule in rules}
     for place, look in enumerate(_looks(200, seed=7)):
@@ -117,7 +117,7 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@pytest.mark.parametrize("code", [rule.code for rule in RULES])
+@pytest.mark.parametrize("code", [rule.code for rule in all_rules()])
 def test_a_rule_goes_on_from_its_saved_state_as_if_nothing_had_happened(
     code: str, courses: Mapping[str, _Course]
 ) -> None:
@@ -126,7 +126,7 @@ def test_a_rule_goes_on_from_its_saved_state_as_if_nothing_had_happened(
 
 def test_the_random_run_makes_rules_speak(courses: Mapping[str, _Course]) -> None:
     speaking = [code for code, course in courses.items() if course.num_seen]
-    assert len(speaking) > len(RULES) / 3, "else the states that were compared are nearly fresh ones"
+    assert len(speaking) > len(all_rules()) / 3, "else the states that were compared are nearly fresh ones"
 
 
 @pytest.mark.parametrize("chain", [Pictures(), GainMonitor(), PostEpoch()], ids=lambda chain: type(chain).__name__)

@@ -8,7 +8,7 @@ import pytest
 from sonde.cli.main import main
 from sonde.core.causes import Cause
 from sonde.reports.problem_guides import GUIDES, WITHOUT, guide_of, text
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import all_rules
 from sonde.rules.rule import Rule
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def test_every_cause_that_a_guide_names_is_in_the_vocabulary(name: str) -> None:
 @pytest.mark.parametrize("name", GUIDES)
 def test_every_rule_that_a_guide_names_exists_and_opens_it(name: str) -> None:
     seen = text(name).partition(f"## {HEADINGS[0]}")[2].partition("\n## ")[0]
-    codes = {rule.name: rule.code for rule in RULES}
+    codes = {rule.name: rule.code for rule in all_rules()}
     named = [word for word in _code(seen) if re.fullmatch(r"[a-z]+(-[a-z]+)*", word) and word != "non-finite"]
     assert len(named) >= 3
     assert [word for word in named if guide_of(codes[word]) != name] == []
@@ -80,7 +80,7 @@ def test_every_command_that_a_guide_names_is_one(name: str, capsys: pytest.Captu
             assert words[0] in GUIDES
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
 def test_the_findings_of_every_rule_open_a_guide_or_are_none_of_learning(rule: type[Rule]) -> None:
     assert (guide_of(rule.code) in GUIDES) is (rule.code[:3] not in WITHOUT)
 

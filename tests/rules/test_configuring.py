@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from sonde.core.causes import Cause
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import all_rules
 from sonde.rules.configuring import configured
 from sonde.rules.gradients.gain_drift import GainDrift
 from sonde.rules.rule import Claims, Look, Sighting
@@ -45,13 +45,13 @@ def _only(overrides: dict[str, object]) -> Any:
 
 
 def test_without_overrides_every_rule_is_there_with_its_defaults() -> None:
-    assert configured({}) == [kind() for kind in RULES]
+    assert configured({}) == [kind() for kind in all_rules()]
 
 
 def test_code_and_name_are_both_a_rule_and_others_stay_as_they_are() -> None:
     rules = configured({"GRD008.window": 4, "gain-drift.threshold": 1, "gap-from-start": False, "GEN001": True})
     changed = GainDrift(window=4, threshold=1.0)
-    expected = [changed if kind is GainDrift else kind() for kind in RULES if kind.code != "GEN003"]
+    expected = [changed if kind is GainDrift else kind() for kind in all_rules() if kind.code != "GEN003"]
     assert rules == expected
     assert [type(rule.threshold) for rule in rules if isinstance(rule, GainDrift)] == [float]
 
@@ -59,11 +59,11 @@ def test_code_and_name_are_both_a_rule_and_others_stay_as_they_are() -> None:
 def test_every_setting_of_every_rule_can_be_given_its_own_default() -> None:
     overrides = {
         f"{kind.name}.{field.name}": field.default
-        for kind in RULES
+        for kind in all_rules()
         for field in dataclasses.fields(kind)  # type: ignore[arg-type]
     }
     assert len(overrides) > 100
-    assert configured(overrides) == [kind() for kind in RULES]
+    assert configured(overrides) == [kind() for kind in all_rules()]
 
 
 def test_flags_and_several_values_are_settings_too() -> None:
@@ -78,7 +78,7 @@ def test_flags_and_several_values_are_settings_too() -> None:
         ("GRD08.window", "there is no rule `GRD08`; did you mean `GRD008`?"),
         ("gain-drif", "there is no rule `gain-drif`; did you mean `gain-drift`?"),
         ("grd008.window", "there is no rule `grd008`; did you mean `GRD008`?"),
-        ("zzzz", "there is no rule `zzzz`; `sonde explain` lists them all."),
+        ("zzzz", "there is no rule `zzzz`; `sonde rules` lists them all."),
         ("GRD008.windows", "`GRD008 gain-drift` has no setting `windows`; did you mean `GRD008.window`?"),
         ("gain-drift.code", "`GRD008 gain-drift` has no setting `code`; its settings: `threshold`, `window`"),
     ],

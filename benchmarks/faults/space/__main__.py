@@ -4,6 +4,8 @@ train: draws and trains, until --minutes are over; again, it goes on with what i
 label: writes FOLDER/labels.jsonl from what is trained.
 judge: writes FOLDER/judged.jsonl by replaying the recorded rows; trains nothing.
 table: prints the figures of judged.jsonl.
+precision: counts which rules' alarms were right in FOLDER..., and writes src/sonde/rules/alarm_precision.py anew. Where
+    some rules are preview by it, judge with --all-stable first: what they only inform of now counts as alarms there.
 """
 
 import argparse
@@ -14,17 +16,19 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.faults.space import families, judged, keeping
+from benchmarks.faults.space import families, judged, keeping, precision
 from benchmarks.faults.space.labels import Label, label_all
 from benchmarks.faults.space.plan import Piece, pieces
 from benchmarks.faults.space.training import train_all
+from benchmarks.faults.space.wild import is_wild
 
 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.space", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("verb", choices=("train", "label", "judge", "table"))
+    parser.add_argument("verb", choices=("train", "label", "judge", "table", "precision"))
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="for precision; default --out")
     parser.add_argument("--families", default="tuning", help="names with commas, `tuning`, `put-aside` or `all`")
     parser.add_argument("--seeds", default="0-9", help="such as 3, 0-9 or 1,4; default 0-9")
     parser.add_argument("--out", type=Path, default=Path("runs/space"), metavar="FOLDER")
@@ -33,8 +37,12 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=4, help="faults drawn for a recipe; default 4")
     parser.add_argument("--jobs", type=int, default=1, help="processes that judge")
     parser.add_argument("--put-aside", action="store_true", help="judge families that are put aside; logged")
+    parser.add_argument("--all-stable", action="store_true", help="judge as if no rule were preview, for precision")
     options = parser.parse_args()
-    {"train": _train, "label": _label, "judge": _judge, "table": _table}[options.verb](options)
+    if options.folders and options.verb != "precision":
+        parser.error(f"{options.verb} takes its folder by --out")
+    verbs = {"train": _train, "label": _label, "judge": _judge, "table": _table, "precision": _precision}
+    verbs[options.verb](options)
 
 
 def _train(options: argparse.Namespace) -> None:
@@ -43,7 +51,7 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def _wanted(options: argparse.Namespace) -> Iterator[Piece]:
-    for seed in _seeds(options.seeds):
+    for seed in seeds_of(options.seeds):
         for family in _families(options.families):
             yield from pieces(family, seed, replicates=options.replicates, num_faults=options.faults)
 
@@ -59,15 +67,30 @@ def _judge(options: argparse.Namespace) -> None:
     wanted = set(_families(options.families))
     judged.allow(sorted(wanted), put_aside=options.put_aside)
     lines = (options.out / "labels.jsonl").read_text().splitlines()
-    labels = [label for label in (Label(**json.loads(line)) for line in lines) if label.family in wanted]
+    told = [Label(**json.loads(line)) for line in lines]
+    labels = [label for label in told if label.family in wanted or is_wild(label.family)]
     began = time.perf_counter()
-    runs = list(judged.judge_all(options.out, labels, jobs=options.jobs))
-    judged.write(options.out / "judged.jsonl", runs)
+    profile = precision.all_stable() if options.all_stable else None
+    runs = list(judged.judge_all(options.out, labels, jobs=options.jobs, profile=profile))
+    judged.write(precision.judged_file(options.out) if options.all_stable else options.out / "judged.jsonl", runs)
     print(f"{len(runs)} judged, {(time.perf_counter() - began) / max(1, len(runs)):.3f} s each")
 
 
 def _table(options: argparse.Namespace) -> None:
     print(judged.table(judged.read(options.out / "judged.jsonl")))
+
+
+def _precision(options: argparse.Namespace) -> None:
+    files = [precision.judged_file(folder) for folder in options.folders or [options.out]]
+    if missing := [str(file) for file in files if not file.exists()]:
+        raise SystemExit(f"{', '.join(missing)}: missing; run `judge --all-stable` for that folder first")
+    runs = [run for file in files for run in judged.read(file)]
+    judged.allow(sorted({run.name for run in runs}), put_aside=options.put_aside)
+    counts = precision.counted(runs)
+    precision.FILE.write_text(precision.text(counts), encoding="utf-8")
+    for code, (right, num) in counts.items():
+        print(f"{code}  {right} of {num} alarms right")
+    print(f"written to {precision.FILE}")
 
 
 def _families(told: str) -> list[str]:
@@ -79,7 +102,8 @@ def _families(told: str) -> list[str]:
     return found
 
 
-def _seeds(told: str) -> list[int]:
+def seeds_of(told: str) -> list[int]:
+    """Seeds as they are told on the command line."""
     found = []
     for part in told.split(","):
         first, _, last = part.partition("-")

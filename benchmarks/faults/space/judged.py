@@ -5,7 +5,7 @@ import concurrent.futures
 import datetime
 import json
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from benchmarks.faults.scenario import Scenario
 from benchmarks.faults.space import keeping
 from benchmarks.faults.space.effects import wilson
 from benchmarks.faults.space.families import is_put_aside
-from benchmarks.faults.space.faults.catalogue import FAULTS
 from benchmarks.faults.space.labels import Label
+from benchmarks.faults.space.wild import fault_named
 
 LOG = Path(__file__).parent / "put_aside.log"
 """A line for each judging of the families that are put aside; committed."""
@@ -36,24 +36,33 @@ def allow(families: Sequence[str], *, put_aside: bool, log: Path = LOG) -> None:
             lines.write(f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} judged {' '.join(held)}\n")
 
 
-def judge_all(folder: Path, labels: Sequence[Label], *, jobs: int) -> Iterator[Judgement]:
-    """Judge the runs of these labels, in their order; those that are `unclear` are left out."""
+def judge_all(
+    folder: Path, labels: Sequence[Label], *, jobs: int, profile: Mapping[str, object] | None = None
+) -> Iterator[Judgement]:
+    """Judge the runs of these labels, in their order; those that are `unclear` are left out.
+
+    Args:
+        folder: Of the trainings.
+        labels: What they are.
+        jobs: Processes that judge.
+        profile: Settings of rules that are not as a user would have them.
+    """
     asked = [label for label in labels if label.kind != "unclear"]
     if jobs == 1:
-        yield from (_judge(folder, label) for label in asked)
+        yield from (_judge(folder, label, profile) for label in asked)
         return
     with concurrent.futures.ProcessPoolExecutor(jobs, multiprocessing.get_context("forkserver")) as pool:
-        yield from pool.map(_judge, [folder] * len(asked), asked, chunksize=8)
+        yield from pool.map(_judge, [folder] * len(asked), asked, [profile] * len(asked), chunksize=8)
 
 
-def _judge(folder: Path, label: Label) -> Judgement:
-    fault = FAULTS.get(label.fault)
+def _judge(folder: Path, label: Label, profile: Mapping[str, object] | None) -> Judgement:
+    fault = fault_named(label.family, label.fault)
     scenario = Scenario(
         label.family, fault.cause if fault else None, lambda session: 0.0, fault.also if fault else (),
         onset=label.onset, hard=bool(fault and fault.hard),
     )  # fmt: skip
     with keeping.unpacked(folder, label.key) as run:
-        found = judge(scenario, run, {"seed": label.seed, "twin": label.kind == "twin"})
+        found = judge(scenario, run, {"seed": label.seed, "twin": label.kind == "twin"}, profile=profile)
     return replace(found, kind=label.kind, harm=label.parts)
 
 

@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.faults.space import wild
 from benchmarks.faults.space.axes.tasks.catalogue import TASKS
 from benchmarks.faults.space.effects import clearly_worse, parting
-from benchmarks.faults.space.faults.catalogue import FAULTS
 from benchmarks.faults.space.keeping import number
-from benchmarks.faults.space.recipe import from_json
 
 MARGIN = 0.05
 """Of what the trivial predictor leaves to gain; less is no harm that anybody would look for."""
@@ -76,6 +75,8 @@ def label_all(rows: Mapping[str, Row]) -> list[Label]:
 
 def goal(family: str) -> float:
     """The quality that a family's trainings are to reach."""
+    if wild.is_wild(family):
+        return wild.goal(family)
     task = family.split("/")[0]
     return TWO_PLAYER_GOAL if task == "two-player" else TASKS[task].goal
 
@@ -97,7 +98,7 @@ def _sound(row: Row, mine: Sequence[Row], others: Sequence[Sequence[Row]]) -> La
 
 
 def _faulty(row: Row, mine: Sequence[Row], twins: Sequence[Row]) -> Label:
-    fault = FAULTS[row["fault"]]
+    fault = wild.fault_named(row["family"], row["fault"])
     what, why = fault.harms, ""
     # Time and memory are watched in the unwatched replicates as well; a quarter more than the twin's is harm.
     theirs = values(twins, what)
@@ -109,5 +110,5 @@ def _faulty(row: Row, mine: Sequence[Row], twins: Sequence[Row]) -> Label:
     courses, twin_courses = ([[number(x) for x in one["losses"]] for one in set_] for set_ in (mine, twins))
     return Label(
         key=row["key"], family=row["family"], seed=row["seed"], kind=kind, fault=fault.name, strength=row["strength"],
-        onset=fault.onset(from_json(row["recipe"])), parts=parting(courses, twin_courses), why=why,
+        onset=wild.onset_step(row["family"], fault.name, row["recipe"]), parts=parting(courses, twin_courses), why=why,
     )  # fmt: skip

@@ -11,8 +11,8 @@ from sonde.alerts.notices import Bulletin, Curve, Notice
 from sonde.core.findings import Finding, Severity
 
 _FINDING = Finding(
-    code="GRD001",
-    name="exploding-gradients",
+    code="TST001",
+    name="test-of-alerts",
     severity=Severity.INFO,
     first_step=0,
     last_step=0,

@@ -24,6 +24,7 @@ COMMANDS = Door(
         "export": "sonde.cli.export:export",
         "import": "sonde.cli.import_:import_",
         "report": "sonde.cli.report:report",
+        "rules": "sonde.cli.rules:rules",
         "run": "sonde.cli.run:run",
         "runs": "sonde.cli.runs:runs",
         "show": "sonde.cli.show:show",

@@ -77,6 +77,8 @@ def diagnose(
             num = len(diagnosis.not_measured)
             kinds = "kind of series was" if num == 1 else "kinds of series were"
             console.say(f"{num} {kinds} not measured: sonde diagnose {name} --json")
+        for problem in diagnosis.rule_problems:
+            console.say(problem)
         for problem in opened.problems:
             console.say(f"could not be read: {problem}")
     if diagnosis.verdict is Verdict.UNKNOWN:

@@ -32,17 +32,17 @@ def explain(
       sonde explain loss-not-falling
     """
     from sonde.reports.problem_guides import GUIDES, title
-    from sonde.rules.catalogue import RULES
+    from sonde.rules.catalogue import all_rules
 
     if code is None:
-        for rule in RULES:
+        for rule in all_rules():
             print(f"{rule.code}  {rule.name:<28}  {_first_line(rule)}")
         print("\nGuides:")
         for name in GUIDES:
             print(f"{name:<18}  {title(name)}")
         return
     wanted = code.strip()
-    rules = [rule for rule in RULES if wanted.upper() == rule.code or wanted.lower() == rule.name]
+    rules = [rule for rule in all_rules() if wanted.upper() == rule.code or wanted.lower() == rule.name]
     if not rules and wanted.lower() not in GUIDES:
         raise console.CommandError(f"there is no rule or guide {code!r}; list all with: sonde explain")
     for rule in rules:

@@ -164,10 +164,10 @@ def _canonical(key: str) -> str:
     table, _, name = key.partition(".")
     if table != "rules" or not name:
         return key
-    from sonde.rules.catalogue import RULES  # only where it is needed: see `schema`
+    from sonde.rules.catalogue import all_rules  # only where it is needed: see `schema`
 
     which, point, setting = name.partition(".")
-    codes = {rule.name: rule.code for rule in RULES}
+    codes = {rule.name: rule.code for rule in all_rules()}
     return f"rules.{codes.get(which, which)}{point}{setting}"
 
 

@@ -241,7 +241,7 @@ class Finding:
     def __post_init__(self) -> None:
         if not _CODE.fullmatch(self.code):
             raise ValueError(
-                "`Finding(code=...)` must be three capital letters and three digits, such as GRD001, "
+                "`Finding(code=...)` must be three capital letters and three digits, such as ABC001, "
                 f"got {self.code!r}."
             )
         if not _KEBAB.fullmatch(self.name):
@@ -362,6 +362,7 @@ class Diagnosis:
         not_measured: What could not be judged, in words: a healthy verdict does not cover it.
         own_settings: What the run's own settings changed about it.
         not_enough: Why there is not enough to judge, in words; none where there is. Alarms count all the same.
+        rule_problems: Why rules of other packages did not judge as they did while the run was recorded, or at all.
 
     Example:
         >>> print(Diagnosis(run="runs/demo", steps=500, not_measured=("activations",)))
@@ -379,6 +380,7 @@ class Diagnosis:
     not_measured: tuple[str, ...] = ()
     own_settings: OwnSettings = field(default_factory=OwnSettings)
     not_enough: tuple[str, ...] = ()
+    rule_problems: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_said("Diagnosis(run=...)", self.run)
@@ -386,6 +388,8 @@ class Diagnosis:
         object.__setattr__(self, "findings", _tuple_of(Finding, "Diagnosis(findings=...)", self.findings))
         object.__setattr__(self, "not_measured", _tuple_of(str, "Diagnosis(not_measured=...)", self.not_measured))
         object.__setattr__(self, "not_enough", _tuple_of(str, "Diagnosis(not_enough=...)", self.not_enough))
+        problems = _tuple_of(str, "Diagnosis(rule_problems=...)", self.rule_problems)
+        object.__setattr__(self, "rule_problems", problems)
 
     @property
     def verdict(self) -> Verdict:
@@ -432,6 +436,7 @@ class Diagnosis:
             lines[-1] += f", judged by the run's own settings: {self.own_settings}"
         if self.not_measured:
             lines.append(f"not measured: {printable.one_line(', '.join(self.not_measured))}")
+        lines += map(printable.one_line, self.rule_problems)
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Json]:
@@ -445,6 +450,7 @@ class Diagnosis:
             "not_measured": list(self.not_measured),
             "own_settings": self.own_settings.to_json(),
             "not_enough": list(self.not_enough),
+            "rule_problems": list(self.rule_problems),
         }
 
     @classmethod
@@ -469,11 +475,12 @@ class Diagnosis:
                 steps=member(data, "steps", whole),
                 findings=member(data, "findings", list_of(Finding.from_json)),
                 not_measured=member(data, "not_measured", list_of(text)),
-                # Diagnoses of before have neither.
+                # Diagnoses of before have none of these.
                 own_settings=member(data, "own_settings", OwnSettings.from_json)
                 if "own_settings" in data
                 else OwnSettings(),
                 not_enough=member(data, "not_enough", list_of(text)) if "not_enough" in data else (),
+                rule_problems=member(data, "rule_problems", list_of(text)) if "rule_problems" in data else (),
             )
         verdict = member(data, "verdict", one_of(Verdict))
         if verdict is not diagnosis.verdict:

@@ -4,9 +4,19 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, EntryPoint, distributions, entry_points
-from typing import Any
+from typing import Any, NamedTuple
 
 from sonde.core.errors import PluginError
+
+
+class Owner(NamedTuple):
+    """The package that a plug-in comes with."""
+
+    distribution: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,11 +25,13 @@ class Loaded:
 
     Args:
         members: The plug-ins by name, in order of name.
+        owners: Of each of them that is not Sonde's own, by name.
         problems: One error for each plug-in that is broken or hidden by another of its name. They are values:
             whoever opened the door decides how to show them.
     """
 
     members: Mapping[str, Any]
+    owners: Mapping[str, Owner] = field(default_factory=dict, hash=False)
     problems: tuple[PluginError, ...] = ()
 
 
@@ -86,13 +98,16 @@ class Door:
     def load_all(self) -> Loaded:
         """Every plug-in that loads, and a problem for each that does not; no plug-in makes it raise."""
         found = self._open()
-        members, problems = {}, list(found.problems)
+        members, owners, problems = {}, {}, list(found.problems)
         for name, entry in sorted(found.entries.items()):
             try:
                 members[name] = self._load(entry)
             except PluginError as error:
                 problems.append(error)
-        return Loaded(members=members, problems=tuple(problems))
+                continue
+            if entry.dist is not None:
+                owners[name] = Owner(_name(entry.dist) or "", entry.dist.version)
+        return Loaded(members=members, owners=owners, problems=tuple(problems))
 
     def _open(self) -> "_Found":
         entries = {name: EntryPoint(name, value, self.group) for name, value in self.builtins.items()}

@@ -7,6 +7,7 @@ from sonde.rules.ranks.rank_divergence import RankDivergence
 from sonde.rules.ranks.rank_series import RankSeries
 from sonde.rules.ranks.straggler import Straggler
 from sonde.rules.rule import Look, Rule, Sighting
+from sonde.rules.tiers import bare, informing
 
 ACROSS_RANKS = ("time/step", "time/backward", "time/communication", "weight/norm", "grad/norm_applied")
 """The series that are compared between ranks."""
@@ -48,5 +49,13 @@ class Compared:
 
 def compared(rules: Iterable[Rule]) -> tuple[list[Rule], list[Compared]]:
     """The rules, those that compare ranks ready to be told about them; and these once more."""
-    found = [Compared(rule) if isinstance(rule, Straggler | RankDivergence) else rule for rule in rules]
-    return cast("list[Rule]", found), [rule for rule in found if isinstance(rule, Compared)]
+    found, across = list[Rule](), list[Compared]()
+    for rule in rules:
+        itself = bare(rule)
+        if isinstance(itself, Straggler | RankDivergence):
+            across.append(Compared(itself))
+            comparing = cast("Rule", across[-1])
+            found.append(comparing if rule is itself else informing(comparing))
+        else:
+            found.append(rule)
+    return found, across

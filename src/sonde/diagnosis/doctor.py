@@ -1,8 +1,10 @@
 """The chain of signals, rules and causes over the rows of a run."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from sonde.core.errors import FormatError
 from sonde.core.findings import Diagnosis, Finding
 from sonde.core.frames import Columns, Frame
 from sonde.core.model_table import ModelTable
@@ -11,14 +13,17 @@ from sonde.diagnosis.gain_monitor import GainMonitor
 from sonde.diagnosis.ledger import Ledger
 from sonde.diagnosis.post_epoch import PROPOSED, PostEpoch
 from sonde.diagnosis.ranking import Ranking
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import own_rules, rule_of
+from sonde.rules.configuring import configured
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
 from sonde.rules.gradients.gain_drift import GainDrift
 from sonde.rules.picture import Pictures
 from sonde.rules.rule import Look, Rule
 from sonde.rules.scene import Fact, Scene, Scenes
+from sonde.rules.tiers import bare
 from sonde.signals import states
 
+_FAILURES = (Exception, SystemExit)  # a rule of somebody else's may do anything
 _MANY_SKIPPED = 40  # steps in a row: a scaler that halves its scale each time has none left to try
 
 
@@ -35,8 +40,15 @@ class Doctor:
     """
 
     def __init__(self, rules: Iterable[Rule] | None = None, *, model: ModelTable | None = None) -> None:
-        self._rules: list[Rule] = [kind() for kind in RULES] if rules is None else list(rules)
-        self._states: dict[str, Any] = {rule.code: rule.init() for rule in self._rules}
+        self._rules: list[Rule] = configured({}) if rules is None else list(rules)
+        self._not_measured: dict[str, str] = {}
+        self._newly_failed: dict[str, str] = {}
+        self._states: dict[str, Any] = {}
+        for rule in tuple(self._rules):
+            try:
+                self._states[rule.code] = rule.init()
+            except _FAILURES as error:
+                self._leave_out(rule, f"failed before the first step: {error!r}")
         self._scenes, self._pictures, self._ledger = Scenes(model), Pictures(), Ledger()
         self._picture_state = self._pictures.init()
         self._circumstances = Circumstances()
@@ -53,7 +65,6 @@ class Doctor:
         self._last = 0
         self._frames: list[Frame] = []
         self._facts: list[Fact] = []
-        self._not_measured: dict[str, str] = {}
         self._num_steps = 0
         self._proposed: list[str] = []
         """What was said last that might be tried, after an epoch."""
@@ -105,15 +116,14 @@ class Doctor:
             before = states[code]
             try:
                 states[code], sightings = rule.step(before, look)
-            except Exception as error:  # the others judge on; what was not judged is said
-                self._rules.remove(rule)
+                if sightings or code in open_codes:
+                    finding = ledger.take(rule, scene.step, sightings)
+                    if finding is not None:
+                        found.append(finding)
+            except _FAILURES as error:
+                self._leave_out(rule, f"failed at step {scene.step}: {error!r}")
                 self._choose()
-                self._not_measured[f"{code} {rule.name}"] = f"failed at step {scene.step}: {error!r}"
                 continue
-            if sightings or code in open_codes:
-                finding = ledger.take(rule, scene.step, sightings)
-                if finding is not None:
-                    found.append(finding)
             if code in waiting and states[code] is before and not sightings and code not in open_codes:
                 idle.add(code)
         if idle != self._idle:
@@ -126,6 +136,16 @@ class Doctor:
         for finding in explained:
             self._ledger.put(finding)
         return explained
+
+    def _leave_out(self, rule: Rule, reason: str) -> None:
+        """The others judge on; what is not judged is said."""
+        self._rules.remove(rule)
+        self._newly_failed[f"{rule.code} {rule.name}"] = self._not_measured[f"{rule.code} {rule.name}"] = reason
+
+    def newly_failed(self) -> dict[str, str]:
+        """Rules that were left out since this was last asked, with the reason."""
+        failed, self._newly_failed = self._newly_failed, {}
+        return failed
 
     def _look_for(self, scene: Scene) -> None:
         """Which series have come."""
@@ -172,7 +192,7 @@ class Doctor:
     def state_dict(self) -> dict[str, Any]:
         """All that another doctor needs to go on as this one would, in values that JSON can say."""
         return {
-            "rules": {code: states.dump(state) for code, state in self._states.items()},
+            "rules": dict(self._dumped_rules()),
             "derived": {table: states.dump(state) for table, state in self._derived_states.items()},
             "picture": states.dump(self._picture_state),
             "circumstances": states.dump(self._circumstances),
@@ -188,10 +208,16 @@ class Doctor:
             "awaited": sorted(self._awaited),
         }
 
+    def _dumped_rules(self) -> Iterator[tuple[str, Any]]:
+        for rule in self._rules:
+            with contextlib.suppress(*_refusals(rule.code, TypeError)):
+                yield rule.code, states.dump(self._states[rule.code])
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from where another doctor was.
 
-        Rules that it did not have, or that have other settings now, begin anew.
+        Rules that it did not have, or that have other settings now, begin anew; so do those of other packages whose
+        state cannot be written or read.
 
         Raises:
             FormatError: it was written by another version of Sonde.
@@ -199,7 +225,8 @@ class Doctor:
         for kept, saved in ((self._states, state["rules"]), (self._derived_states, state["derived"])):
             for name, fresh in kept.items():
                 if name in saved:
-                    kept[name] = states.load(saved[name], fresh)
+                    with contextlib.suppress(*_refusals(name, FormatError)):
+                        kept[name] = states.load(saved[name], fresh)
         self._picture_state = states.load(state["picture"], self._picture_state)
         self._circumstances = states.load(state["circumstances"], self._circumstances)
         self._scenes.restore(states.load(state["scenes"], {}))
@@ -239,6 +266,11 @@ def _stand_alone(facts: Sequence[Fact]) -> bool:
     return "out-of-memory" in kinds or kinds.count("skipped-step") >= _MANY_SKIPPED
 
 
+def _refusals(name: str, refusal: type[Exception]) -> tuple[type[Exception], ...]:
+    """What may be wrong with the state of a rule of another package, and not with one of Sonde's own."""
+    return () if rule_of(name) in (None, *own_rules()) else (refusal,)
+
+
 def is_idle_without(rule: Rule, awaited: set[str]) -> bool:
     """Whether a rule that takes no notice of a step takes none of the next ones either, while these series do not come.
 
@@ -250,6 +282,7 @@ def is_idle_without(rule: Rule, awaited: set[str]) -> bool:
 
 def _derived(rule: Rule) -> Iterable[tuple[str, GainMonitor | PostEpoch]]:
     """What a rule has to show besides its findings, by table."""
+    rule = bare(rule)
     if isinstance(rule, GainDrift):
         yield "gradient-monitor", GainMonitor(rule=rule)
     elif isinstance(rule, EpochAssessment):

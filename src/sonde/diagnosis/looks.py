@@ -12,6 +12,12 @@ from sonde.core.findings import Diagnosis, Finding
 from sonde.core.quantities import amount
 from sonde.core.records import Float64, Point, Window
 from sonde.diagnosis.checklist import Check, Standing
+from sonde.rules.data.contrary_labels import ContraryLabels
+from sonde.rules.data.no_learnable_signal import NoLearnableSignal
+from sonde.rules.gradients.gradient_shape import GradientShape
+from sonde.rules.loops.disconnected_parameter import DisconnectedParameter
+from sonde.rules.loops.frozen_layer import FrozenLayer
+from sonde.rules.loops.parameter_not_in_optimizer import ParameterNotInOptimizer
 
 WHOLE = (
     "loss",
@@ -131,7 +137,7 @@ _PLANS = (
             "loss": "give it to `watch.step(loss)`",
             "val/loss": "call `watch.evaluate(loss=...)` after each epoch or every few hundred steps",
         },
-        ("LOS", "GEN", "DAT006", "DAT007"),
+        ("LOS", "GEN", NoLearnableSignal.code, ContraryLabels.code),
         ("The loss falls, or stays at its best", "The loss falls smoothly"),
     ),
     _Plan(
@@ -139,7 +145,7 @@ _PLANS = (
         "Do gradients reach every layer, and neither fade nor grow?",
         ("grad/norm", "clip/rate", "grad/rms@"),
         {"grad/norm": _WATCH, "grad/rms@": _WATCH},
-        ("GRD", "LOP004"),
+        ("GRD", DisconnectedParameter.code),
         ("Early layers get gradients like the last ones",),
     ),
     _Plan(
@@ -147,7 +153,7 @@ _PLANS = (
         "Does a step change the weights by a usual share, in every layer?",
         ("lr", "update/ratio", "update/ratio@"),
         {"update/ratio": _WATCH, "update/ratio@": _WATCH},
-        ("UPD", "SCH", "OPT", "LOP003", "LOP011"),
+        ("UPD", "SCH", "OPT", ParameterNotInOptimizer.code, FrozenLayer.code),
         (USUAL_RATIO,),
     ),
     _Plan(
@@ -159,7 +165,7 @@ _PLANS = (
             "act/dead@": "needs eight looks at ReLU-like functions; `watch.burst(20)` has them at once",
             "label/": "draw batches from `watch.data(loader)`",
         },
-        ("ACT", "ATT", "DAT", "NUM", "WGT", "GRD007"),
+        ("ACT", "ATT", "DAT", "NUM", "WGT", GradientShape.code),
         ("Gradients are bell-shaped around zero",),
     ),
 )

@@ -10,7 +10,7 @@ from sonde.core.model_table import ModelTable
 from sonde.core.records import Event
 from sonde.diagnosis.across import compared
 from sonde.diagnosis.doctor import Doctor
-from sonde.rules.catalogue import RULES
+from sonde.rules.configuring import configured
 from sonde.rules.ranks.rank_series import RankSeries
 from sonde.rules.rule import Rule
 
@@ -47,7 +47,7 @@ def replay(
             for finding in found:
                 on_finding(finding)
 
-    applied, across = compared([kind() for kind in RULES] if rules is None else rules)
+    applied, across = compared(configured({}) if rules is None else rules)
     for rule in across:
         rule.tell(ranks or {})
     doctor = Doctor(applied, model=model)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sonde.reports.diagnosing import diagnose
 from sonde.reports.trials import Trial, needs, trials
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import all_rules
 from sonde.rules.configuring import configured
 from sonde.store.profiles import profile_text
 from sonde.store.reader import Run, load
@@ -164,7 +164,7 @@ def _pick(code: str, needed: Sequence[Mapping[Trial, float]]) -> _Pick | None:
     common = (
         set.intersection(*({trial for trial in need if trial.code == code} for need in concerned)) if concerned else ()
     )
-    order = {trial: place for kind in RULES if kind.code == code for place, trial in enumerate(trials(kind))}
+    order = {trial: place for kind in all_rules() if kind.code == code for place, trial in enumerate(trials(kind))}
     ranked = sorted(
         common, key=lambda trial: (isinstance(trial.default, int), max(need[trial] for need in concerned), order[trial])
     )

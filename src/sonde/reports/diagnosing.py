@@ -9,6 +9,7 @@ from sonde.core.errors import FormatError, SettingError
 from sonde.core.findings import Diagnosis, Finding
 from sonde.core.own_settings import OwnSettings
 from sonde.diagnosis.across import ACROSS_RANKS
+from sonde.diagnosis.plugin_rules import KIND, rule_problems
 from sonde.diagnosis.replay import replay
 from sonde.diagnosis.sufficiency import lacking
 from sonde.rules.configuring import configured, departures
@@ -36,6 +37,9 @@ def diagnose(
     Rules have their settings, each by itself, from the first of these that has it: the `profile`, what the run was
     recorded with, the configuration of the working directory (`sonde config`), the rule's default. What the run's own
     settings change, and which of them are ignored, is said: `Diagnosis.own_settings`.
+
+    Where a rule of another package judged the run while it was recorded, and is missing here or of another version,
+    that is said as well: `Diagnosis.rule_problems`.
 
     A run of which nothing, no loss or no step was recorded, or whose tables are damaged, is not called healthy: where
     no alarm was found in it the verdict is `unknown`, and `Diagnosis.not_enough` says why.
@@ -85,7 +89,8 @@ def diagnose(
         on_finding=on_finding,
     )
     not_enough = lacking(found.steps, opened.tags(), opened.unreadable_tables)
-    return replace(found, own_settings=own, not_enough=not_enough)
+    problems = rule_problems(opened.events(KIND))
+    return replace(found, own_settings=own, not_enough=not_enough, rule_problems=problems)
 
 
 def by_default(profile: str | os.PathLike[str] | None = None) -> list[Rule]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from sonde.reports.diagnosing import diagnose
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import all_rules
 from sonde.rules.rule import Look, Rule, Sighting
 from sonde.store.reader import Run
 
@@ -55,7 +55,7 @@ def trials(kind: type[Rule]) -> Iterator[Trial]:
 
 def needs(run: Run, codes: frozenset[str]) -> dict[Trial, float]:
     """How far each setting of the rules that alarm would have to be moved; those that never silence are left out."""
-    kinds = [kind for kind in RULES if kind.code in codes]
+    kinds = [kind for kind in all_rules() if kind.code in codes]
     # First as far as it goes: what does not help there need not be looked at in between.
     hopeful = _silent(run, {kind: [(trial, _RATIOS[-1]) for trial in trials(kind)] for kind in kinds})
     silent = _silent(

@@ -69,6 +69,8 @@ class Picture(NamedTuple):
         ratio: Update ratio ‖Δθ‖/‖θ‖ of the whole model, the latest.
         ratio_start: The first one above 0.
         ratio_peak: The largest so far.
+        travelled: Sum of the ratios of all steps so far: how far the weights can have come, in units of their norm. NaN
+            where none was measured.
         clip_share: Moving share of steps whose gradient was really clipped; NaN where no clip was ever seen.
         clip_factor: Moving average of the factor.
         is_upset: Whether what the optimiser did since the loss was at its best can have raised it (`upheavals.py`).
@@ -119,6 +121,7 @@ class Picture(NamedTuple):
     ratio: float = float("nan")
     ratio_start: float = float("nan")
     ratio_peak: float = float("nan")
+    travelled: float = float("nan")
     is_upset: bool = True
     is_moved: bool = False
     clip_share: float = float("nan")
@@ -307,6 +310,7 @@ class Pictures:
             ratio=_latest(scene, "update/ratio", old.ratio),
             ratio_start=ratio if math.isnan(old.ratio_start) and ratio > 0 else old.ratio_start,
             ratio_peak=_largest(old.ratio_peak, ratio),
+            travelled=_sum(old.travelled, _latest(scene, "update/ratio", old.ratio)),
             is_upset=upheaval.is_there,
             is_moved=old.is_moved or (rises and not upheaval.is_there),
             clip_share=averages[1],
@@ -363,6 +367,11 @@ def _first(seen: tuple[float, ...], value: float) -> tuple[float, ...]:
 def _largest(old: float, new: float) -> float:
     """The larger one, or the one that is not NaN."""
     return new if new > old or math.isnan(old) else old
+
+
+def _sum(old: float, new: float) -> float:
+    """Of two numbers, of which either may not be known."""
+    return old if math.isnan(new) else new if math.isnan(old) else old + new
 
 
 def _latest(scene: Scene, tag: str, old: float) -> float:

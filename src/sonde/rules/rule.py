@@ -138,7 +138,8 @@ class Rule(Protocol):
         points_to: Which causes the condition speaks for or against, from the closed vocabulary, and why.
         quiet_steps: After so many steps without a sighting the finding is closed.
 
-    A rule may also have an `onset` (`Onset.GRADUAL` otherwise).
+    A rule may also have an `onset` (`Onset.GRADUAL` otherwise), a `tier` (`rules.tiers.Tier.STABLE` otherwise) and a
+    `guide`, the name of the guide that its findings open (`sonde explain` lists them; that of its family otherwise).
     """
 
     code: ClassVar[str]

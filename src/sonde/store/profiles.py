@@ -39,7 +39,7 @@ def parse_profile(data: bytes, file: str | os.PathLike[str]) -> dict[str, Any]:
             continue
         for setting, value in said.items():
             if isinstance(value, dict):
-                raise FormatError(f"{file}: {rule}.{setting} must be a value, such as LOS002.warning = 9.0")
+                raise FormatError(f"{file}: {rule}.{setting} must be a value, such as {rule}.{setting} = 9.0")
             found[f"{rule}.{setting}"] = value
     return found
 

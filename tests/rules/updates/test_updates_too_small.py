@@ -55,6 +55,13 @@ def test_gradients_that_disagree_are_not_the_rate_s_fault() -> None:
     assert not alarms(judge(UpdatesTooSmall(), run(creeping(300), grad__cosine=0.01)))
 
 
+def test_a_loss_that_stands_where_weights_have_not_come_far_is_the_rate_s_fault_whatever_gradients_do() -> None:
+    still = list(2.0 + 0.02 * np.random.default_rng(0).normal(size=300))
+    for ratio, expected in ((2e-4, True), (1e-3, False)):
+        found = judge(UpdatesTooSmall(), run(still, ratio=3e-4, grad__cosine=0.01, update__ratio=ratio))
+        assert bool(alarms(found)) is expected
+
+
 def test_the_ends_of_a_schedule_say_nothing() -> None:
     warmup = [1e-5 * step for step in range(300)]
     decay = [0.1, *[0.001] * 299]

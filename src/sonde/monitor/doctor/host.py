@@ -195,6 +195,13 @@ class Host:
             kind, data = ("finding", finding.to_json()) if finding.open else ("finding-closed", over)
             self._recorder.event(kind, step=finding.last_step, data=data)
             self._on_finding(finding)
+        if told := redactor().plain(answer.get("plugin_rules", {})):
+            for problem in told["problems"]:
+                _log.warning("%s", problem)
+            self._recorder.event("plugin-rules", data=told)
+        for rule, reason in redactor().plain(answer.get("failed", {})).items():
+            _log.warning("rule %s judges no more: it %s", rule, reason)
+            self._recorder.event("not-measured", step=self._told, data={"tag": rule, "reason": reason})
         if "problem" in answer:
             problem = redactor().text(str(answer["problem"]))
             _log.warning("findings have a problem and come no more: %s; `sonde diagnose` may know more", problem)

@@ -10,6 +10,7 @@ from sonde.core.findings import Finding
 from sonde.core.model_table import ModelTable
 from sonde.diagnosis.across import compared
 from sonde.diagnosis.doctor import Doctor
+from sonde.diagnosis.plugin_rules import described
 from sonde.monitor.doctor import wire
 from sonde.monitor.doctor.wire import Answer, Message
 from sonde.rules.configuring import configured
@@ -24,8 +25,9 @@ class Session:
     An answer has some of these keys: `findings` (those that are new, worse or, where they are not open any more, over,
     with causes and remedies), `all` (every finding, the worst first, as text: it is read only where somebody asks),
     `rows` (numbers that the doctor worked out, to be recorded: table, step, values by tag), `epoch` (lines to be
-    printed at its end), `state` (what `SAVE` asked for, and the step that came with it), and `problem`,
-    after which nothing is judged any more.
+    printed at its end), `plugin_rules` (rules of other packages that judge, and those that are left out: at the first
+    row), `failed` (rules that failed and judge no more, with the reason), `state` (what `SAVE` asked for, and the step
+    that came with it), and `problem`, after which nothing is judged any more.
     """
 
     def __init__(self, say: Callable[[Answer], None]) -> None:
@@ -35,6 +37,7 @@ class Session:
         self._rank_reader: RankReader | None = None
         self._is_broken = False
         self._restored = -1
+        self._is_introduced = False
         self._model: ModelTable | None = None
         self._begin()
 
@@ -52,6 +55,7 @@ class Session:
     def _take(self, kind: bytes, body: Any) -> None:
         doctor = self._doctor
         if kind == wire.FRAME:
+            self._introduce()
             self._read_ranks()
             self._answer(doctor.frame(body))
         elif kind == wire.EVENT:
@@ -82,14 +86,23 @@ class Session:
             self._answer(doctor.settle(), is_last=True)
 
     def _begin(self) -> None:
-        rules, self._comparing = compared(configured(self._settings))
-        self._doctor = Doctor(rules, model=self._model)
+        self._rules, self._comparing = compared(configured(self._settings))
+        self._doctor = Doctor(self._rules, model=self._model)
+
+    def _introduce(self) -> None:
+        if not self._is_introduced:
+            self._is_introduced = True
+            told = described(self._rules)
+            if any(told.values()):
+                self._say({"plugin_rules": told})
 
     def _read_ranks(self, *, at_once: bool = False) -> None:
         if self._rank_reader is not None:
             self._rank_reader.tell(self._comparing, self._folder, at_once=at_once)
 
     def _answer(self, found: Sequence[Finding], *, is_last: bool = False) -> None:
+        if failed := self._doctor.newly_failed():
+            self._say({"failed": failed})
         findings = [*found, *self._doctor.newly_closed()]
         # The last step before a checkpoint is judged after it, by the session that made it and again by this one.
         rows = [row for row in self._doctor.rows() if row[1] > self._restored]

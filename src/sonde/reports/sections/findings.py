@@ -30,7 +30,7 @@ from sonde.reports.pictures import curve
 from sonde.reports.problem_guides import guide_of, title
 from sonde.reports.quantities import number, quantity
 from sonde.reports.subject import Subject
-from sonde.rules.catalogue import RULES
+from sonde.rules.catalogue import rule_of
 from sonde.signals.medians import NORMAL_FROM_MAD, spread
 
 _IN_FULL = 3  # alarms of a cause; those behind them are folded
@@ -38,7 +38,6 @@ _MOST_SPANS = 12
 _PAST = 128  # values that the usual range is taken from, as the rules do
 _MIN_PAST = 20
 _WIDE = np.log(1e3)  # a range of more than three decades: what went before was not usual either
-_MANUALS = {rule.code: inspect.getdoc(rule) or "" for rule in RULES}
 _SAFETIES = {
     Safety.AUTOMATIC: "harmless: it cannot change the training",
     Safety.OPT_IN: "opt-in: Sonde does it when asked to",
@@ -185,7 +184,7 @@ def _remedy(remedy: Remedy) -> Line:
 
 def _manual(code: str) -> Iterator[Block]:
     """The rule's page: a sentence, then paragraphs under headings."""
-    first, _, rest = _MANUALS.get(code, "").partition("\n")
+    first, _, rest = (inspect.getdoc(rule_of(code)) or "").partition("\n")
     if first:
         yield Paragraph((first,))
     for head, body in re.findall(r"^(\S[^\n]*):\n((?:[ \t]+[^\n]*\n?|\n)+)", rest, flags=re.MULTILINE):

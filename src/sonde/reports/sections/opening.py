@@ -14,6 +14,7 @@ from sonde.reports.sections.findings import spoken
 from sonde.reports.subject import Subject
 
 _SHORT = 20  # steps: most rules have not seen enough before
+_MOST_PROBLEMS = 10
 _ENDINGS = {
     Ending.LIVE: "It is still running.",
     Ending.EXITED: "The process ended without closing the run.",
@@ -36,6 +37,8 @@ def opening(subject: Subject) -> tuple[Block, ...]:
         blocks.append(Paragraph((Strong("What to do first: "), f"{lead.remedies[0].text}.")))
     if ignored := subject.diagnosis.own_settings.said_ignored:
         blocks.append(Paragraph((f"Settings of the run that are ignored: {ignored}.",), is_remark=True))
+    problems = subject.diagnosis.rule_problems[:_MOST_PROBLEMS]
+    blocks += [Paragraph((f"{problem.rstrip('.')}.",), is_remark=True) for problem in problems]
     if note := _scope(subject):
         blocks.append(Paragraph((note,), is_remark=True))
     return (Card(kind, (sentence(subject),), tuple(blocks), is_verdict=True), Facts(tuple(_facts(subject))))

@@ -83,6 +83,7 @@ class DeadUnits:
         Cause.NO_LEARNABLE_SIGNAL: Against(),
     }
     quiet_steps: ClassVar[int] = 300
+    guide: ClassVar[str] = "layer-not-learning"
 
     share: float = 0.5
     num_looks: int = 3

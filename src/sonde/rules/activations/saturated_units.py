@@ -65,6 +65,7 @@ class SaturatedUnits:
         Cause.MISSING_LR_DECAY: Against("flat units explain why the loss stands still", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 300
+    guide: ClassVar[str] = "vanishing"
 
     share: float = 0.5
     most: float = 0.9

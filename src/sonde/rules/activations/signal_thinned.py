@@ -54,6 +54,7 @@ class SignalThinned:
         Cause.DEAD_UNITS: Against("units are dropped, not dead"),
     }
     quiet_steps: ClassVar[int] = 10_000
+    guide: ClassVar[str] = "loss-not-falling"
 
     zeros: float = 0.8
     kept: float = 0.4

@@ -91,6 +91,7 @@ class VarianceWithDepth:
         Cause.PLATEAU: Against(),
     }
     quiet_steps: ClassVar[int] = 1_000
+    guide: ClassVar[str] = "vanishing"
 
     spread: float = 30.0
     drop: float = 4.0

@@ -86,6 +86,7 @@ class BadBatch:
         Cause.WEIGHT_NORM_JUMP: Against("a batch unlike all others moved the weights", when=When.PLACED),
     }
     quiet_steps: ClassVar[int] = 20
+    guide: ClassVar[str] = "loss-spike"
 
     score: float = 6.0
     ratio: float = 4.0

@@ -87,6 +87,7 @@ class DataDrift:
         Cause.DATA_NOT_SHUFFLED: For("the inputs move with the targets"),
     }
     quiet_steps: ClassVar[int] = 250
+    guide: ClassVar[str] = "loss-spike"
 
     score: float = 8.0
     change: float = 0.25

@@ -46,7 +46,8 @@ class NoLearnableSignal:
         - The loss does not fall, neither over the last 100 losses nor along the line through all of them (three
           standard errors). A fall from above that entropy down to it does not count.
         - The training works: gradients are at least `least_gradient` of their start, weights move (update ratio above
-          `least_ratio`), and gradients of neighbouring steps do not agree (cosine below `most_cosine`).
+          `least_ratio`, and all updates together make `least_way` of the weights' norm or more), and gradients of
+          neighbouring steps do not agree (cosine below `most_cosine`).
         - The best validation loss is no better than guessing.
         - Warning: the noise could hide a fall by `hidden` at most. Information: it could hide more.
 
@@ -91,6 +92,7 @@ class NoLearnableSignal:
     warmup: int = 150
     least_gradient: float = 0.02
     least_ratio: float = 1e-5
+    least_way: float = 0.1
     most_cosine: float = 0.5
     hidden: float = 0.1
     soon: int = 100
@@ -155,11 +157,12 @@ class NoLearnableSignal:
         return state, (self._sighting(look, what, picture.trivial, self.patience, is_sure),)
 
     def _works(self, look: Look) -> bool:
-        """Whether gradients arrive and weights move, and not all in one direction."""
+        """Whether gradients arrive and weights move, have come some way, and not all in one direction."""
         picture = look.picture
         return (
             picture.grad_median > self.least_gradient * picture.grad_start
             and not picture.ratio < self.least_ratio
+            and not picture.travelled < self.least_way
             and not picture.grad_cosine > self.most_cosine
         )
 

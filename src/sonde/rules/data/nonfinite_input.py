@@ -46,6 +46,7 @@ class NonfiniteInput:
         Cause.PRECISION_OVERFLOW: Against("the input was not finite to begin with"),
     }
     quiet_steps: ClassVar[int] = 200
+    guide: ClassVar[str] = "explosion"
 
     def init(self) -> Standing:
         """Before the first step."""

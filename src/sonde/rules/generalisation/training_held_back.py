@@ -63,6 +63,7 @@ class TrainingHeldBack:
         Cause.DEAD_UNITS: Against("silent units would hold evaluation back as much as training"),
     }
     quiet_steps: ClassVar[int] = 10_000
+    guide: ClassVar[str] = "loss-not-falling"
 
     least: int = 4
     high: float = 0.6

@@ -81,6 +81,7 @@ class Underfitting:
         Cause.PLATEAU: Against("the loss never came down far"),
     }
     quiet_steps: ClassVar[int] = 10_000
+    guide: ClassVar[str] = "loss-not-falling"
 
     least: int = 4
     warning: int = 6

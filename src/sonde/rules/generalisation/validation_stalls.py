@@ -51,6 +51,7 @@ class ValidationStalls:
         Cause.INSUFFICIENT_CAPACITY: For("validation has stopped"),
     }
     quiet_steps: ClassVar[int] = 10_000
+    guide: ClassVar[str] = "loss-not-falling"
 
     least: int = 4
     least_improvement: float = 0.01

@@ -95,6 +95,7 @@ class ExplodingGradients:
         Cause.PRECISION_OVERFLOW: Against(),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "explosion"
 
     growth: float = 100.0
     large: float = 100.0

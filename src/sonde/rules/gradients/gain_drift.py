@@ -114,6 +114,7 @@ class GainDrift:
         Cause.MISSING_LR_DECAY: Against("what grows is the gain, not the noise", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 400
+    guide: ClassVar[str] = "explosion"
 
     threshold: float = 0.10
     window: int = 5

@@ -61,6 +61,7 @@ class GradientImbalance:
         Cause.CLIP_TOO_AGGRESSIVE: Against(),
     }
     quiet_steps: ClassVar[int] = 200
+    guide: ClassVar[str] = "layer-not-learning"
 
     spread: float = 100.0
     num_looks: int = 3

@@ -67,6 +67,7 @@ class GradientShape:
         Cause.LABEL_NOISE: For(),
     }
     quiet_steps: ClassVar[int] = 300
+    guide: ClassVar[str] = "layer-not-learning"
 
     tails: float = 20.0
     num_looks: int = 3

@@ -67,6 +67,7 @@ class GradientSpike:
         Cause.BAD_BATCH: For("one gradient stands out"),
     }
     quiet_steps: ClassVar[int] = 50
+    guide: ClassVar[str] = "loss-spike"
 
     score: float = 6.0
     least: float = 3.0

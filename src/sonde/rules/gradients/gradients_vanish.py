@@ -56,6 +56,7 @@ class GradientsVanish:
         Cause.NO_LEARNABLE_SIGNAL: Against(),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "vanishing"
 
     share: float = 0.1
     patience: int = 20

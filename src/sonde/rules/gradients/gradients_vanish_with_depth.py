@@ -73,6 +73,7 @@ class GradientsVanishWithDepth:
         Cause.NO_LEARNABLE_SIGNAL: Against(),
     }
     quiet_steps: ClassVar[int] = 200
+    guide: ClassVar[str] = "vanishing"
 
     share: float = 0.01
     fit: float = 0.6

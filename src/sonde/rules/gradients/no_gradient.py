@@ -68,6 +68,7 @@ class NoGradient:
         Cause.NO_LEARNABLE_SIGNAL: Against("parameters get no gradient"),
     }
     quiet_steps: ClassVar[int] = 200
+    guide: ClassVar[str] = "layer-not-learning"
 
     num_looks: int = 3
     first_steps: int = 3

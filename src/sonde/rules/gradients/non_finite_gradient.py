@@ -56,6 +56,7 @@ class NonFiniteGradient:
         Cause.EXPLODING_GRADIENTS: For(),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "explosion"
 
     def init(self) -> NonFiniteGradientState:
         """Before the first step."""

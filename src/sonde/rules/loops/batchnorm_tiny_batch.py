@@ -44,6 +44,7 @@ class BatchnormTinyBatch:
         Cause.LR_TOO_HIGH: Against("statistics of a few values explain wild gradients"),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "validation-rising"
 
     def init(self) -> Standing:
         """Before the first step."""

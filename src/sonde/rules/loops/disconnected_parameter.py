@@ -48,6 +48,7 @@ class DisconnectedParameter:
         Cause.DISCONNECTED_LAYER: For("parameters never got a gradient"),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "layer-not-learning"
 
     least_share: float = 0.02
 

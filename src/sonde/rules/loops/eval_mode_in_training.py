@@ -44,6 +44,7 @@ class EvalModeInTraining:
         Cause.TRAIN_EVAL_MISMATCH: Against("the mode of the model was wrong"),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "validation-rising"
 
     def init(self) -> Standing:
         """Before the first step."""

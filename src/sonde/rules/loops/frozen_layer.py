@@ -50,6 +50,7 @@ class FrozenLayer:
         Cause.NO_LEARNABLE_SIGNAL: Against("what would learn it is frozen as it was initialised", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "layer-not-learning"
 
     most_fresh: float = 0.5
     least: float = 0.02

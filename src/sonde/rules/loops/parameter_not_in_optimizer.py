@@ -56,6 +56,7 @@ class ParameterNotInOptimizer:
         Cause.PARAMETER_NOT_IN_OPTIMIZER: For("parameters with gradients are in no optimiser"),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "layer-not-learning"
 
     patience: int = 200
 

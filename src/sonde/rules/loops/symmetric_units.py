@@ -45,6 +45,7 @@ class SymmetricUnits:
         Cause.NO_LEARNABLE_SIGNAL: Against("units are equal"),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "layer-not-learning"
 
     def init(self) -> Standing:
         """Before the first step."""

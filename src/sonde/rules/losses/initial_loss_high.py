@@ -87,6 +87,8 @@ class InitialLossHigh:
         Cause.SCHEDULE_MISAPPLIED: Against("the start itself was bad", when=When.ALARM),
         Cause.CLIP_TOO_AGGRESSIVE: Against("gradients are large because the start was bad", when=When.ALARM),
         Cause.NO_LEARNABLE_SIGNAL: Against("the start itself was bad", when=When.ALARM),
+        Cause.ATTENTION_ENTROPY_COLLAPSE: Against("the start itself was bad", when=When.ALARM),
+        Cause.ATTENTION_LOGIT_GROWTH: Against("the start itself was bad", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 200
 

@@ -89,6 +89,7 @@ class LossDiverges:
         Cause.LR_TOO_LOW: Against("a low learning rate raises no loss"),
     }
     quiet_steps: ClassVar[int] = 50
+    guide: ClassVar[str] = "explosion"
 
     least_growth: float = 4.0
     least_rise: float = 0.2

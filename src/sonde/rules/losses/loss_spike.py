@@ -91,6 +91,7 @@ class LossSpike:
         Cause.CLIP_TOO_AGGRESSIVE: Against("the loss jumps in spite of it"),
     }
     quiet_steps: ClassVar[int] = 50
+    guide: ClassVar[str] = "loss-spike"
 
     warning: float = 6.0
     critical: float = 12.0

@@ -71,6 +71,7 @@ class LossSwells:
         Cause.DATA_NOT_SHUFFLED: For("each class is unlearned by the next one"),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "loss-spike"
 
     share: float = 0.5
     deviations: float = 10.0

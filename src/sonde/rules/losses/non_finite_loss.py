@@ -62,6 +62,7 @@ class NonFiniteLoss:
         Cause.OVERFITTING: Against("the loss is NaN or infinite"),
     }
     quiet_steps: ClassVar[int] = 50
+    guide: ClassVar[str] = "explosion"
 
     def init(self) -> NonFiniteLossState:
         """Before the first step."""

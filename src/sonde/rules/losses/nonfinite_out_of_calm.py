@@ -56,6 +56,7 @@ class NonfiniteOutOfCalm:
         Cause.WRONG_LOSS_REDUCTION: Against(),
     }
     quiet_steps: ClassVar[int] = 50
+    guide: ClassVar[str] = "explosion"
 
     calm: int = 10
     score: float = 5.0

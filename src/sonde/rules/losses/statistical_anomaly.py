@@ -62,6 +62,7 @@ class StatisticalAnomaly:
         Cause.STATE_RESET: For("the loss left its forecast"),
     }
     quiet_steps: ClassVar[int] = 200
+    guide: ClassVar[str] = "loss-spike"
 
     def init(self) -> StatisticalAnomalyState:
         """Before the first step."""

@@ -65,6 +65,7 @@ class EpsilonUnderflow:
         Cause.LR_TOO_LOW: Against("epsilon makes steps small"),
     }
     quiet_steps: ClassVar[int] = 300
+    guide: ClassVar[str] = "loss-not-falling"
 
     share: float = 0.5
 

@@ -63,6 +63,7 @@ class LossScaleCollapse:
         Cause.MISSING_LOSS_SCALING: Against("there is a scaler"),
     }
     quiet_steps: ClassVar[int] = 200
+    guide: ClassVar[str] = "explosion"
 
     least: float = 1.0
     calm: int = 20

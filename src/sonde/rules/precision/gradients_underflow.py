@@ -66,6 +66,7 @@ class GradientsUnderflow:
         Cause.DEAD_UNITS: Against("rounding to float16 makes these zeros"),
     }
     quiet_steps: ClassVar[int] = 200
+    guide: ClassVar[str] = "vanishing"
 
     share: float = 0.2
     near: float = 64.0

@@ -47,6 +47,7 @@ class FirstEpochSpiked:
         Cause.LR_TOO_HIGH: For("the loss spiked in the first epoch"),
     }
     quiet_steps: ClassVar[int] = 1000
+    guide: ClassVar[str] = "loss-spike"
 
     spike: float = 1.5
     rise: float = 0.1

@@ -71,6 +71,7 @@ class LrJump:
         Cause.BAD_BATCH: Against("the learning rate jumped at that time"),
     }
     quiet_steps: ClassVar[int] = 50
+    guide: ClassVar[str] = "loss-spike"
 
     factor: float = 2.0
     score: float = 6.0

@@ -63,6 +63,7 @@ class RateRunsAway:
         Cause.LR_TOO_HIGH: For("the learning rate grows without end", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 50
+    guide: ClassVar[str] = "explosion"
 
     growth: float = 10.0
     half: float = 1.5

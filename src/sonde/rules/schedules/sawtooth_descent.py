@@ -55,6 +55,7 @@ class SawtoothDescent:
         Cause.MISSING_CLIPPING: For("the loss jumps up again and again"),
     }
     quiet_steps: ClassVar[int] = 200
+    guide: ClassVar[str] = "loss-spike"
 
     teeth: int = 3
 

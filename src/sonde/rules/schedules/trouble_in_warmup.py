@@ -64,6 +64,7 @@ class TroubleInWarmup:
         Cause.LR_TOO_HIGH: For(),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "loss-spike"
 
     short: int = 20
     early: int = 100

@@ -72,6 +72,7 @@ class LayerNotLearning:
         Cause.DISCONNECTED_LAYER: Against(),
     }
     quiet_steps: ClassVar[int] = 200
+    guide: ClassVar[str] = "layer-not-learning"
 
     first_steps: int = 3
     num_looks: int = 3

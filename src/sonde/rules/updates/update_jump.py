@@ -54,6 +54,7 @@ class UpdateJump:
         Cause.OPTIMIZER_STATE_LOST: For(),
     }
     quiet_steps: ClassVar[int] = 50
+    guide: ClassVar[str] = "loss-spike"
 
     score: float = 6.0
     least: float = 5.0

@@ -65,6 +65,7 @@ class UpdatesRoundedAway:
         Cause.FROZEN_LAYER: Against("the update is rounded away"),
     }
     quiet_steps: ClassVar[int] = 200
+    guide: ClassVar[str] = "layer-not-learning"
 
     bits: int = 3
     share: float = 0.5

@@ -89,6 +89,7 @@ class UpdatesTooLarge:
         Cause.LR_TOO_LOW: Against(),
     }
     quiet_steps: ClassVar[int] = 200
+    guide: ClassVar[str] = "explosion"
 
     limit: float = 0.1
     num_looks: int = 3

@@ -33,8 +33,9 @@ class UpdatesTooSmall:
         - The learning rate is past its warmup and at least half of its peak, and gradients have not vanished.
         - It is so for `patience` steps. This is information.
         - It is a warning if the loss is stuck, or falls along a shallow straight line that would need more than 500
-          steps from start to end; successive gradients agree (cosine above `agree`, if it was measured); and the model
-          did not come trained.
+          steps from start to end; and the model did not come trained. Successive gradients agree as well (cosine above
+          `agree`, if it was measured), or the loss is stuck and all updates together make less than `way` of the
+          weights.
         - That can be said after 100 losses. It can be said after 40 if updates are below a fifth of the usual minimum
           and no more than 3% of the loss can be gone.
         - If updates have been below `nothing` of the weights from the first step on, the loss is not asked: all that it
@@ -77,6 +78,7 @@ class UpdatesTooSmall:
     quiet_steps: ClassVar[int] = 200
 
     agree: float = 0.3
+    way: float = 0.1
     patience: int = 50
     nothing: float = 1e-6
 
@@ -112,7 +114,8 @@ class UpdatesTooSmall:
             return state, ()
         cosine = typical(state.cosines, 1)
         tuned = picture.came_trained  # small steps are meant
-        severity = Severity.WARNING if slow and not cosine < self.agree and not tuned else Severity.INFO
+        agrees = not cosine < self.agree or (picture.travelled < self.way and is_stuck(picture))
+        severity = Severity.WARNING if slow and agrees and not tuned else Severity.INFO
         message = (
             f"a step changes weight matrices by only {amount(ratio)} of their norm (median), at a learning rate of "
             f"{amount(picture.lr)}"

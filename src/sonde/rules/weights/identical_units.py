@@ -60,6 +60,7 @@ class IdenticalUnits:
         Cause.WARMUP_TOO_SHORT: Against("units are equal from the start"),
     }
     quiet_steps: ClassVar[int] = 2000
+    guide: ClassVar[str] = "layer-not-learning"
 
     rank: float = 1.1
     least_steps: int = 100

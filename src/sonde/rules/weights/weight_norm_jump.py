@@ -88,6 +88,7 @@ class WeightNormJump:
         Cause.MISSING_CLIPPING: Against("weights changed abruptly first"),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "loss-spike"
 
     factor: float = 10.0
     score: float = 10.0

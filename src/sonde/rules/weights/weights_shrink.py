@@ -72,6 +72,7 @@ class WeightsShrink:
         Cause.NO_LEARNABLE_SIGNAL: Against("weight decay shrinks the weights"),
     }
     quiet_steps: ClassVar[int] = 100
+    guide: ClassVar[str] = "loss-not-falling"
 
     shrunk: float = 0.75
     high: float = 0.6

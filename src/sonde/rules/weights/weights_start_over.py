@@ -61,6 +61,7 @@ class WeightsStartOver:
         Cause.STATE_RESET: For("the weights are as they were at the start"),
     }
     quiet_steps: ClassVar[int] = 300
+    guide: ClassVar[str] = "loss-spike"
 
     moved: float = 0.03
     back: float = 0.4
