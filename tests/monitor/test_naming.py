@@ -40,13 +40,13 @@ def _poisoned(run: Path, poisoned_at: int, budget: float) -> tuple[Finding, Find
 @pytest.mark.parametrize("step", [27, 903])
 def test_it_is_named_at_its_step_where_norms_are_read(tmp_path: Path, step: int) -> None:
     for finding in _poisoned(tmp_path / "run", step, math.inf):
-        assert finding.message == "the gradient is not finite in 1 parameter, first 2.weight"
+        assert finding.message == "the gradient of parameter `2.weight` holds NaN or infinite values"
         assert (finding.first_step, finding.where[0]) == (step, "2.weight")
 
 
 def test_no_other_is_named_where_steps_rest(tmp_path: Path) -> None:
     for finding in _poisoned(tmp_path / "run", 903, 0.01):
-        if "unknown" in finding.message:
+        if "not known" in finding.message:
             assert finding.first_step > 903
             assert finding.where == ()
         else:

@@ -75,8 +75,7 @@ class BatchesScatter:
         scatter = picture.loss_scale / picture.loss_median if picture.loss_median > 0 else math.nan
         if not (few and scatter > self.scatter and has_level(look)) or picture.is_solved:
             return state, ()
-        message = (
-            f"losses of batches of {count(int(state.size), 'example')} scatter by {share(scatter)} of their median"
-        )
+        batch = count(int(state.size), "example")
+        message = f"losses of batches of {batch} scatter by {share(scatter)} of their median"
         evidence = look.evidence("loss", picture.loss_scale, picture.loss_median)
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

@@ -57,7 +57,5 @@ class MissingZeroGrad:
         state = stand(state, look, "missing-zero-grad")
         if state.since < 0:
             return state, ()
-        message = (
-            f"gradients are not cleared: each backward pass adds to the gradient that was already applied{state.at}"
-        )
+        message = f"gradients are not cleared: each backward pass adds to a gradient already applied{state.at}"
         return state, (Sighting(Severity.CRITICAL, message, state.where, since=state.since),)

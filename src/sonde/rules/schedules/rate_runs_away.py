@@ -97,10 +97,7 @@ class RateRunsAway:
         state = state._replace(num_looks=state.num_looks + 1 if harms else 0)
         is_sure = state.num_looks >= self.num_looks
         times = math.exp(log - state.first)
-        message = (
-            f"the learning rate has grown by a factor of {amount(times)} since step {state.first_step:,}, "
-            "faster and faster"
-        )
+        message = f"the learning rate has grown {amount(times)}-fold since step {state.first_step:,}, faster and faster"
         if is_sure:
             message += (
                 f"; steps change weights by {share(ratio)} of their norm, and the loss rose from "

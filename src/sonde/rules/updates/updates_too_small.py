@@ -116,13 +116,11 @@ class UpdatesTooSmall:
         tuned = picture.came_trained  # small steps are meant
         agrees = not cosine < self.agree or (picture.travelled < self.way and is_stuck(picture))
         severity = Severity.WARNING if slow and agrees and not tuned else Severity.INFO
-        message = (
-            f"a step changes weight matrices by only {amount(ratio)} of their norm (median), at a learning rate of "
-            f"{amount(picture.lr)}"
-        )
+        message = f"a step changes weight matrices by only {amount(ratio)} of their norm (median)"
+        message += f", at a learning rate of {amount(picture.lr)}"
         if slow:
-            message += f"; the loss began at {amount(picture.loss_start)} and is {amount(picture.loss_smooth)} after "
-            message += f"{picture.num_losses:,} steps"
+            start, now = amount(picture.loss_start), amount(picture.loss_smooth)
+            message += f"; the loss began at {start} and is {now} after {picture.num_losses:,} steps"
         evidence = look.evidence(f"update/ratio@{layers.names[0]}", ratio, 2 * floor)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
 

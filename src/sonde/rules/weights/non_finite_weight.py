@@ -67,7 +67,8 @@ class NonFiniteWeight:
         where = tuple(counts.names[i] for i in order)
         message = f"parameter `{where[0]}` holds {count(int(counts.values[order[0]]), 'NaN or infinite value')}"
         if len(where) > 1:
-            message += f"; {len(where)} of {len(counts.names)} parameters hold some"
+            num = f"{len(where)} of {len(counts.names)}"
+            message = f"{num} parameters hold NaN or infinite values, the fewest in `{where[0]}`"
         evidence = tuple(
             look.evidence(f"weight/nonfinite@{counts.names[i]}", float(counts.values[i])) for i in order[:3]
         )
