@@ -6,6 +6,8 @@ import pytest
 
 import sonde
 from sonde.core import strict_json
+from sonde.core.findings import Verdict
+from sonde.integrations.epilogue import epilogue
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -34,7 +36,7 @@ def test_a_finding_is_printed_and_exits_with_1(call: Call, tmp_path: Path) -> No
 def test_json_is_the_documented_object(call: Call, tmp_path: Path) -> None:
     outcome = call("diagnose", _spiky(tmp_path / "run"), "--json")
     shown = strict_json.loads(outcome.stdout)
-    assert (outcome.returncode, shown["schema"], shown["verdict"], shown["steps"]) == (1, 1, "critical", 300)
+    assert (outcome.returncode, shown["schema"], shown["verdict"], shown["steps"]) == (1, 2, "critical", 300)
     (spike,) = [finding for finding in shown["findings"] if finding["code"] == "LOS002"]
     assert spike["first_step"] == 250
     assert spike["evidence"][0]["tag"] == "loss"
@@ -82,6 +84,27 @@ def test_a_run_of_which_too_little_is_known_is_not_called_healthy(
     shown = strict_json.loads(call("diagnose", run, "--json").stdout)
     assert shown["verdict"] == "unknown"
     assert any(why in reason for reason in shown["not_enough"])
+
+
+@pytest.mark.parametrize("kind", ["healthy", "broken", "empty", "without loss", "spiky"])
+def test_the_verdict_is_the_same_words_wherever_it_is_said(call: Call, runs: Path, tmp_path: Path, kind: str) -> None:
+    made = {"empty": _empty, "without loss": _without_loss, "spiky": _spiky}
+    run = made[kind](tmp_path / "run") if kind in made else runs / kind
+    diagnosis = sonde.diagnose(run)
+    words = diagnosis.verdict.words
+    said = [
+        str(diagnosis).splitlines()[-1],
+        call("diagnose", run).stdout,
+        call("diagnose", run, "--guide").stdout,
+        call("report", run, "--md", "-o", "-").stdout,
+        call("report", run, "--html", "-o", "-").stdout,
+        epilogue(run, diagnosis.findings, judged=True).splitlines()[0],
+    ]
+    for text in said:
+        assert words in text
+        others = {verdict.words for verdict in Verdict if verdict.words not in words}
+        assert not any(f": {other} after" in text or f"training is {other}" in text for other in others)
+    assert strict_json.loads(call("diagnose", run, "--json").stdout)["verdict"] == diagnosis.verdict.value
 
 
 def test_what_is_no_run_is_refused_with_2(call: Call, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A run whose every text is hostile, told by each command: nothing steers the terminal, nothing is a link or a tag."""
 
+import itertools
 import json
 import re
 import subprocess
@@ -126,7 +127,14 @@ def test_a_finding_and_a_diagnosis_are_harmless_when_they_are_printed() -> None:
     found = finding("GRD001", "exploding-gradients")
     text = str(Diagnosis(run=HOSTILE, steps=3, findings=(found,), not_measured=(HOSTILE,)))
     assert harmless(text)
-    assert [line for line in text.splitlines() if line.startswith(("GRD001", "#", "-"))] == [text.splitlines()[0]]
+    head, *body = text.splitlines()
+    assert head.startswith("critical: lr-too-high (confidence 0.8), since step 3, seen in `x")
+    inside, empty, *about = itertools.dropwhile(lambda line: not line.startswith("  more: "), body)
+    assert all(line.startswith("  ") for line in body[: body.index(inside)])
+    assert (empty, [line.partition(":")[0].split()[0] for line in about]) == (
+        "",
+        ["x\\x1b[31m\\x1b]0;t\\x07\\x9b2J\\x7f", "not"],
+    )
 
 
 def tokens(some: Sequence[Token]) -> Iterator[Token]:

@@ -4,7 +4,8 @@ import math
 from dataclasses import replace
 
 from sonde.console.view import Layers, Memory, Value, View
-from sonde.core.findings import Finding, Severity
+from sonde.core.causes import Cause
+from sonde.core.findings import Finding, Severity, Suspect
 
 CURVE = tuple(2.3 * math.exp(-i / 30) + 0.28 + 0.05 * math.sin(1.7 * i) for i in range(100))
 
@@ -99,4 +100,22 @@ SILENT = replace(GOOD, silent_s=95.0, epoch=None, total_epochs=None)
 
 DEAD = replace(GOOD, ending="died", silent_s=500.0)
 
-ALL = {"good": GOOD, "ill": ILL, "gan": GAN, "empty": EMPTY, "large": LARGE, "silent": SILENT, "dead": DEAD}
+_RATE = (Suspect(cause=Cause.LR_TOO_HIGH, confidence=0.9, because="it is so"),)
+EXPLAINED = replace(
+    ILL,
+    findings=(
+        *(replace(one, causes=_RATE) for one in (ILL.findings or ())[:3]),
+        finding("SYS002", "step-time-grows", Severity.WARNING, 990),
+    ),
+)
+
+ALL = {
+    "good": GOOD,
+    "ill": ILL,
+    "explained": EXPLAINED,
+    "gan": GAN,
+    "empty": EMPTY,
+    "large": LARGE,
+    "silent": SILENT,
+    "dead": DEAD,
+}

@@ -377,11 +377,25 @@ def test_a_closed_finding_still_counts_in_the_verdict() -> None:
 def test_the_json_of_a_diagnosis_is_the_documented_one() -> None:
     diagnosis = Diagnosis(run="runs/demo", steps=2000, findings=(EXPLODING,), not_measured=("activations",))
     assert diagnosis.to_json() == {
-        "schema": 1,
+        "schema": 2,
         "run": "runs/demo",
         "verdict": "critical",
         "steps": 2000,
         "findings": [EXPLODING.to_json()],
+        "groups": [
+            {
+                "cause": "lr-too-high",
+                "confidence": 0.8,
+                "because": "update ratio rose 3× since the warmup ended at 1500",
+                "place": None,
+                "severity": "critical",
+                "first_step": 1840,
+                "open": True,
+                "findings": [0],
+                "others": [],
+                "remedies": [remedy.to_json() for remedy in EXPLODING.remedies],
+            }
+        ],
         "not_measured": ["activations"],
         "own_settings": {"off": [], "changed": {}, "ignored": {}},
         "not_enough": [],
@@ -394,22 +408,35 @@ def test_the_example_of_the_reference_page_is_a_diagnosis() -> None:
     assert Diagnosis.from_json(loads(example)).to_json() == loads(example)
 
 
-def test_a_diagnosis_gives_its_findings_when_iterated_and_prints_them() -> None:
-    diagnosis = Diagnosis(run="runs/demo", steps=2000, findings=(EXPLODING,), not_measured=("gains", "attention"))
-    assert list(diagnosis) == [EXPLODING]
-    assert str(diagnosis) == (f"{EXPLODING}\n\nruns/demo: critical after 2,000 steps\nnot measured: gains, attention")
+def test_a_diagnosis_gives_its_findings_when_iterated_and_prints_their_groups_and_notes() -> None:
+    note = dataclasses.replace(EXPLODING, code="LOS010", severity=Severity.INFO, causes=(), remedies=(), where=())
+    found = (EXPLODING, note)
+    diagnosis = Diagnosis(run="runs/demo", steps=2000, findings=found, not_measured=("gains", "attention"))
+    assert list(diagnosis) == [EXPLODING, note]
+    assert diagnosis.notes == (note,)
+    (group,) = diagnosis.groups
+    assert str(diagnosis) == (
+        f"{group}\n\nLOS010 exploding-gradients  info  step 1840\n  {note.message}\n\n"
+        "runs/demo: critical after 2,000 steps\nnot measured: gains, attention"
+    )
+
+
+def test_a_diagnosis_of_schema_1_is_read_and_gets_groups() -> None:
+    written = Diagnosis(run="runs/demo", steps=2000, findings=(EXPLODING,)).to_json()
+    old = {key: value for key, value in written.items() if key != "groups"} | {"schema": 1}
+    assert Diagnosis.from_json(old).to_json() == written
 
 
 def test_a_newer_schema_is_refused_before_anything_else_is_read() -> None:
-    with pytest.raises(FormatError, match=r"schema: 2 is newer than 1.*pip install --upgrade sonde"):
-        Diagnosis.from_json({"schema": 2, "something": "else"})
+    with pytest.raises(FormatError, match=r"schema: 3 is newer than 2.*pip install --upgrade sonde"):
+        Diagnosis.from_json({"schema": 3, "something": "else"})
 
 
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
         ({"schema": "1"}, "schema: expected a whole number"),
-        ({"schema": 0}, "schema: expected 1 to 1"),
+        ({"schema": 0}, "schema: expected 1 to 2"),
         ({"run": None}, "run: expected text"),
         ({"run": ""}, "run"),
         ({"steps": -1}, "steps"),

@@ -10,6 +10,7 @@ import pytest
 from sonde.core.causes import Cause
 from sonde.core.frames import Columns, Frame
 from sonde.diagnosis.doctor import Doctor
+from sonde.rules.generalisation.epoch_assessment import EpochAssessment
 from sonde.rules.losses.non_finite_loss import NonFiniteLoss
 from sonde.rules.rule import Claims, Look
 
@@ -158,3 +159,18 @@ def test_a_training_whose_steps_are_all_skipped_is_judged_although_no_row_comes(
     few = Doctor()
     assert not [finding for total in range(1, 30) for finding in few.event("skipped-step", {"total": total})]
     assert not few.settle()
+
+
+def test_what_to_try_is_said_after_an_epoch_only_where_it_is_new() -> None:
+    doctor = Doctor([EpochAssessment()])
+    columns = Columns("step", ("loss", "val/loss", "lr", "epoch"))
+    said = []
+    for epoch, loss in enumerate((3.0, 2.0, 1.999, 1.998, 1.997, 1.5, 1.499), 1):
+        row = np.array([loss, loss, 0.1, epoch], np.float32)
+        doctor.frame(Frame(columns, epoch, float(epoch), row))
+        doctor.settle()
+        said.append([line.strip() for line in doctor.after_epoch() if line.startswith("  try: ")])
+    assert said[2][0].startswith("try: lower the learning rate")
+    assert said[3] == said[4] == []
+    assert said[5] == []  # a good epoch needs nothing …
+    assert said[6] == said[2]  # … and what comes again after it is said again

@@ -159,8 +159,8 @@ def test_a_cause_that_is_not_sure_is_not_known_and_the_test_that_decides_is_name
 
 def test_the_fix_is_the_first_remedy() -> None:
     remedy = Remedy(action=Action.CLIP, safety=Safety.OPT_IN, text="clip the gradient norm at 1")
-    fix = _guided(_finding(remedies=(remedy,)))["fix"]
-    assert (fix.answer, fix.said) == ("clip", ("try [opt-in]  clip the gradient norm at 1",))
+    fix = _guided(_finding(cause=Cause.MISSING_CLIPPING, remedies=(remedy,)))["fix"]
+    assert (fix.answer, fix.said) == ("clip", ("try: [opt-in]  clip the gradient norm at 1",))
     assert _guided(_finding())["fix"].answer == "none"
 
 

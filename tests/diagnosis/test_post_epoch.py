@@ -253,7 +253,7 @@ def test_while_an_alarm_is_open_only_the_numbers_are_told_and_where_to_look(
     lines = PostEpoch().report(_run(_rows(*losses))[0], _remedies, [alarm])
     assert lines[0].startswith("epoch 4: validation ")
     assert "learning rate" not in lines[0]
-    assert lines[1:] == ["  see LOS003 loss-diverges (critical, since step 12)"]
+    assert lines[1:] == ["  see critical: cause not known, since step 12: LOS003 loss-diverges"]
 
 
 @pytest.mark.parametrize("losses", [SLOWING, UNDERFITTING, OVERFITTING])

@@ -170,7 +170,7 @@ def test_batches_are_named_by_their_size_where_that_is_known() -> None:
     assert text(Cause.BATCH_TOO_SMALL, 2.0).startswith("make the batch eight times as large (from 2 to 16 examples)")
     assert text(Cause.BATCH_TOO_SMALL, math.nan).startswith("make the batch eight times as large, or")
     assert text(Cause.BATCH_TOO_LARGE, 512.0) == "make the batch an eighth as large (from 512 to 64 examples)"
-    assert text(Cause.BATCH_TOO_LARGE, math.nan) == "or keep the batch, and raise the learning rate from 0.02 to 0.1"
+    assert text(Cause.BATCH_TOO_LARGE, math.nan) == "keep the batch, and raise the learning rate from 0.02 to 0.1"
 
 
 def test_the_rate_of_a_summed_loss_is_divided_by_the_batch() -> None:

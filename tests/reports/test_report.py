@@ -19,7 +19,7 @@ from sonde.reports.markdown import markdown
 from sonde.reports.quantities import number
 from sonde.reports.report import SECTIONS, report
 from sonde.reports.sections.findings import findings
-from sonde.reports.sections.opening import sentence
+from sonde.reports.sections.opening import opening, sentence
 from sonde.reports.subject import Subject
 
 ODD = "a|`b`*c*<script>alert(1)</script>&\"'.weight"
@@ -146,7 +146,7 @@ def test_a_finding_is_told_with_picture_evidence_causes_and_remedies(tmp_path: P
         assert "expected 2.1" in text
         assert "80% sure" in text
         assert "0.1 → 0.03" in text
-        assert "only when asked to" in text
+        assert "opt-in" in text
         assert "sonde explain explosion" in text
         assert "When it is wrong" in text  # of the manual page
         assert text.index("The learning rate is too high") < text.index("One batch is unlike the others")
@@ -160,22 +160,42 @@ def test_information_is_folded_and_told_once_a_kind(tmp_path: Path) -> None:
     (fold,) = [block for block in blocks if isinstance(block, Fold)]
     assert fold.summary[-1] == ", since step 100 (3 times in all)"
     text = markdown(Document("title", "subtitle", blocks))
-    assert "other times as well: steps 0 to 5, over; steps 50 to 55, over." in text
+    assert "other times as well: steps 50 to 55, over; steps 0 to 5, over." in text
 
 
-def test_of_many_alarms_the_first_three_kinds_are_open_and_the_others_folded(tmp_path: Path) -> None:
+def test_alarms_of_one_cause_are_one_card_in_which_three_kinds_are_open_and_the_others_folded(tmp_path: Path) -> None:
     folder = _record(tmp_path / "run", _losses())
     found = [_finding(code=f"GRD00{i}", first_step=step) for i in range(1, 6) for step in (20, 150)]
-    blocks = findings(_subject(folder, *found))
-    assert [type(block) for block in blocks] == [Heading, Card, Card, Card, Fold, Fold]
+    heading, card = findings(_subject(folder, *found))
+    assert isinstance(heading, Heading)
+    assert isinstance(card, Card)
+    folded = [block for block in card.blocks if isinstance(block, Fold) and "times in all" in str(block.summary[-1])]
+    assert len(folded) == 2
+    text = markdown(Document("title", "subtitle", (card,)))
+    assert text.count("Lower the learning rate") == 1
+    assert text.count("80% sure") == 1
 
 
-def test_a_guess_at_the_cause_of_what_is_no_alarm_is_kept_back(tmp_path: Path) -> None:
-    unsure = (Suspect(cause=Cause.LABEL_NOISE, confidence=0.1, because="nothing else explains it better"),)
-    blocks = findings(_subject(_record(tmp_path / "run", _losses()), _finding(severity=Severity.INFO, causes=unsure)))
+def test_another_cause_is_another_card(tmp_path: Path) -> None:
+    leak = (Suspect(cause=Cause.MEMORY_LEAK, confidence=0.9, because="memory grows"),)
+    found = _finding(), _finding(code="SYS004", causes=leak, severity=Severity.WARNING)
+    blocks = findings(_subject(_record(tmp_path / "run", _losses()), *found))
+    assert [block.kind for block in blocks if isinstance(block, Card)] == ["critical", "warning"]
+
+
+def test_of_what_is_no_alarm_neither_causes_nor_remedies_are_told(tmp_path: Path) -> None:
+    blocks = findings(_subject(_record(tmp_path / "run", _losses()), _finding(severity=Severity.INFO)))
     text = markdown(Document("title", "subtitle", blocks))
-    assert "Nothing points to a particular cause." in text
+    assert "Gradient norm 417" in text
+    assert "% sure" not in text
     assert "lower the learning rate" not in text.lower()
+
+
+def test_the_verdict_is_in_the_words_of_the_diagnosis(tmp_path: Path) -> None:
+    folder = _record(tmp_path / "run", _losses())
+    for subject in (_subject(folder), _subject(folder, _finding(severity=Severity.INFO)), _subject(folder, _finding())):
+        text = markdown(Document("title", "subtitle", opening(subject)))
+        assert f"Verdict: **{subject.diagnosis.verdict.words}**." in text
 
 
 def test_losses_that_are_not_finite_are_marked_and_told(tmp_path: Path) -> None:

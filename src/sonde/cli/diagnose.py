@@ -1,5 +1,6 @@
 """`sonde diagnose`: what is wrong with a run, why, and what to do."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -56,8 +57,9 @@ def diagnose(
     else:
         shown = [finding for finding in diagnosis if information or finding.severity.is_alarm]
         hidden = len(diagnosis.findings) - len(shown)
-        for finding in shown:
-            console.say(f"{finding}\n")
+        told = replace(diagnosis, findings=tuple(shown))
+        for part in (*told.groups, *(note.brief for note in told.notes)):
+            console.say(f"{part}\n")
         if checklist:
             console.result(*checklists.table(opened, diagnosis))
         name = console.one_line(run)
@@ -69,11 +71,12 @@ def diagnose(
         if own.ignored:
             console.say(f"settings of the run that are ignored: {own.said_ignored}")
         if hidden:
-            console.say(f"{hidden} more are only worth knowing: sonde diagnose {name} --all")
+            are = "is" if hidden == 1 else "are"
+            console.say(f"{hidden} more {are} only worth knowing: sonde diagnose {name} --all")
         if diagnosis.not_measured:
-            console.say(
-                f"{len(diagnosis.not_measured)} kinds of series were not measured: sonde diagnose {name} --json"
-            )
+            num = len(diagnosis.not_measured)
+            kinds = "kind of series was" if num == 1 else "kinds of series were"
+            console.say(f"{num} {kinds} not measured: sonde diagnose {name} --json")
         for problem in diagnosis.rule_problems:
             console.say(problem)
         for problem in opened.problems:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.console import strips
 from sonde.console.glyphs import Glyphs
@@ -12,6 +12,7 @@ from sonde.console.sparkline import sparkline
 from sonde.console.view import Layers, Memory, Value, View
 from sonde.core import printable
 from sonde.core.findings import Finding, Severity
+from sonde.core.groups import groups
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -88,9 +89,8 @@ def line(view: View) -> str:
         said.append(f"val {number(view.validation)}")
     said += ["".join(text for text, _ in pieces) for pieces in _figures(view)]
     if view.findings:
-        worst = view.findings[0]
-        rest = f" (+{len(view.findings) - 1})" if len(view.findings) > 1 else ""
-        said.append(f"open: {worst.code} {worst.name}{rest}")
+        worst, *others = _troubles(view.findings)
+        said.append(f"open: {worst.title}" + (f" (+{len(others)})" if others else ""))
     elif view.findings is not None:
         said.append("no open finding")
     return printable.one_line("  ".join(said))
@@ -250,24 +250,41 @@ def _findings(view: View) -> Iterator[list[list[Piece]]]:
     elif not view.findings:
         yield [[("none open", "green" if view.step else "dim")]]
     else:
-        fits = len(view.findings) <= _FINDINGS
-        shown = view.findings[: _FINDINGS if fits else _FINDINGS - 1]
-        for finding in shown:
-            yield _finding(finding)
+        troubles = list(_troubles(view.findings))
+        fits = len(troubles) <= _FINDINGS
+        shown = troubles[: _FINDINGS if fits else _FINDINGS - 1]
+        for trouble in shown:
+            sign, style = _SEVERITY[trouble.severity]
+            yield [
+                [(f"{sign} {trouble.title}", style)],
+                [(f"since step {trouble.first_step:,}", "")],
+                [(trouble.more, "dim")],
+            ]
         if not fits:
-            yield [[(f"and {len(view.findings) - len(shown)} more", "dim")]]
+            yield [[(f"and {len(troubles) - len(shown)} more", "dim")]]
 
 
-def _finding(finding: Finding) -> list[list[Piece]]:
-    sign, style = _SEVERITY[finding.severity]
-    figures: list[list[Piece]] = [
-        [(f"{sign} {finding.code} {finding.name}", style)],
-        [(f"since step {finding.first_step:,}", "")],
-    ]
-    if finding.where:
-        others = len(finding.where) - 1
-        figures.append([(finding.where[0] + (f" (+{others})" if others else ""), "dim")])
-    return figures
+class _Trouble(NamedTuple):
+    """A cause, or a finding whose cause is not known."""
+
+    title: str
+    severity: Severity
+    first_step: int
+    more: str
+
+
+def _troubles(findings: Sequence[Finding]) -> Iterator[_Trouble]:
+    """The worst first."""
+    for group in groups(findings):
+        if group.cause is not None:
+            first, num = group.findings[0], len(group.findings)
+            title = f"{group.cause}, {num} alarms" if num > 1 else group.cause.value
+            yield _Trouble(title, group.severity, group.first_step, f"{first.code} {first.name}")
+            continue
+        for finding in group.findings:
+            others = f" (+{len(finding.where) - 1})" if len(finding.where) > 1 else ""
+            place = f"{finding.where[0]}{others}" if finding.where else ""
+            yield _Trouble(f"{finding.code} {finding.name}", finding.severity, finding.first_step, place)
 
 
 def _value(value: Value, style: str = "") -> list[Piece]:

@@ -11,7 +11,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sonde.core import printable
 from sonde.core.causes import Cause
@@ -21,6 +21,9 @@ from sonde.core.own_settings import OwnSettings
 from sonde.core.remedies import Remedy
 from sonde.core.strict_json import Json, number, to_number
 from sonde.core.tags import check_tag
+
+if TYPE_CHECKING:
+    from sonde.core.groups import Group
 
 _SURE = 0.3  # below it, the cause that is named first is wrong more often than not
 _CODE = re.compile(r"[A-Z]{3}[0-9]{3}")
@@ -267,18 +270,28 @@ class Finding:
             causes = ", ".join(suspect.cause for suspect in self.causes)
             raise ValueError(f"`Finding(causes=...)` must have each cause once, got {causes}.")
 
-    def __str__(self) -> str:
+    @property
+    def headline(self) -> str:
+        """What, how bad, since when and where, in a line."""
         head = f"{self.code} {self.name}  {self.severity}  {self._when}"
-        if self.where:
-            others = len(self.where) - 1
-            head += f"  {printable.one_line(self.where[0])}" + (f" (+{others})" if others else "")
+        if not self.where:
+            return head
+        others = len(self.where) - 1
+        return head + f"  {printable.one_line(self.where[0])}" + (f" (+{others})" if others else "")
+
+    def __str__(self) -> str:
         body = [
             self.message,
             *self._said_causes(),
             *(f"try {remedy}" for remedy in self.remedies),
             f"more: sonde explain {self.code}",
         ]
-        return "\n".join([head, *(textwrap.indent(printable.lines(line), "  ") for line in body)])
+        return "\n".join([self.headline, *(textwrap.indent(printable.lines(line), "  ") for line in body)])
+
+    @property
+    def brief(self) -> str:
+        """The headline and what is wrong, without causes and remedies."""
+        return f"{self.headline}\n{textwrap.indent(printable.lines(self.message), '  ')}"
 
     def _said_causes(self) -> Iterator[str]:
         first = "likely"
@@ -340,7 +353,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diagnosis:
-    """All that was found in a run. Iterating gives its findings.
+    """All that was found in a run. Iterating gives its findings; printed, those of one cause are told as one.
 
     Args:
         run: Name or path of the run.
@@ -359,7 +372,7 @@ class Diagnosis:
         runs/demo: not enough to judge after 500 steps: no loss was recorded
     """
 
-    schema: ClassVar[int] = 1
+    schema: ClassVar[int] = 2
 
     run: str
     steps: int
@@ -391,13 +404,33 @@ class Diagnosis:
         """The verdict in words, with the reasons where there is not enough to judge."""
         why = f": {'; '.join(self.not_enough)}" if self.verdict is Verdict.UNKNOWN else ""
         words = self.verdict.words
-        return f"{words}{',' if ',' in words else ''} after {self.steps:,} steps{why}"
+        return f"{words}{',' if ',' in words else ''} after {self.steps:,} step{'s' * (self.steps != 1)}{why}"
+
+    @property
+    def groups(self) -> "tuple[Group, ...]":
+        """The alarms by their causes, the worst first, each with the information that goes with it."""
+        from sonde.core.groups import groups  # which are made of findings
+
+        return groups(self.findings)
+
+    @property
+    def lead(self) -> "Group | None":
+        """The group to begin with: the first whose alarms still hold, else the first; None where there is no alarm."""
+        found = self.groups
+        return next((group for group in found if group.open), found[0] if found else None)
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        """What is only worth knowing, and belongs to no alarm."""
+        grouped = {id(finding) for group in self.groups for finding in group.findings}
+        return tuple(finding for finding in self.findings if id(finding) not in grouped)
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
 
     def __str__(self) -> str:
-        lines = [str(finding) + "\n" for finding in self.findings]
+        lines = [f"{group}\n" for group in self.groups]
+        lines += [f"{note.brief}\n" for note in self.notes]
         lines.append(printable.one_line(f"{self.run}: {self.said}"))
         if self.own_settings:
             lines[-1] += f", judged by the run's own settings: {self.own_settings}"
@@ -413,6 +446,7 @@ class Diagnosis:
             "verdict": self.verdict.value,
             "steps": self.steps,
             "findings": [finding.to_json() for finding in self.findings],
+            "groups": [group.to_json(self.findings) for group in self.groups],
             "not_measured": list(self.not_measured),
             "own_settings": self.own_settings.to_json(),
             "not_enough": list(self.not_enough),
@@ -421,7 +455,7 @@ class Diagnosis:
 
     @classmethod
     def from_json(cls, data: Json) -> "Diagnosis":
-        """The diagnosis that `to_json` wrote; further keys are ignored.
+        """The diagnosis that `to_json` wrote; further keys are ignored, and groups are made anew.
 
         Raises:
             FormatError: it has a newer schema, or a key is missing or holds something else; the message

@@ -120,7 +120,7 @@ _HARMLESS = frozenset({Action.SAMPLE_MORE_OFTEN, Action.SAVE_SNAPSHOT})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Remedy:
-    """A proposal with concrete values.
+    """A proposal with concrete values. Printed, it says so where Sonde can carry it out by itself.
 
     Args:
         action: What to do.
@@ -159,7 +159,7 @@ class Remedy:
             )
 
     def __str__(self) -> str:
-        return f"[{self.safety}]  {self.text}"
+        return self.text if self.safety is Safety.ADVICE else f"[{self.safety}]  {self.text}"
 
     def to_json(self) -> dict[str, Json]:
         return {

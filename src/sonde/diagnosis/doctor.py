@@ -11,7 +11,7 @@ from sonde.core.model_table import ModelTable
 from sonde.diagnosis.circumstances import Circumstances
 from sonde.diagnosis.gain_monitor import GainMonitor
 from sonde.diagnosis.ledger import Ledger
-from sonde.diagnosis.post_epoch import PostEpoch
+from sonde.diagnosis.post_epoch import PROPOSED, PostEpoch
 from sonde.diagnosis.ranking import Ranking
 from sonde.rules.catalogue import own_rules, rule_of
 from sonde.rules.configuring import configured
@@ -66,6 +66,8 @@ class Doctor:
         self._frames: list[Frame] = []
         self._facts: list[Fact] = []
         self._num_steps = 0
+        self._proposed: list[str] = []
+        """What was said last that might be tried, after an epoch."""
         self._rows: list[tuple[str, int, dict[str, float]]] = []
         self._derived = {table: derived for rule in self._rules for table, derived in _derived(rule)}
         self._derived_states: dict[str, Any] = {table: derived.init() for table, derived in self._derived.items()}
@@ -177,12 +179,15 @@ class Doctor:
         return self._ledger.newly_closed()
 
     def after_epoch(self) -> list[str]:
-        """What there is to say about the epoch that ended last, line by line."""
+        """What there is to say about the epoch that ended last, line by line; what to try only where that is new."""
         evaluation = self._derived.get("evaluations")
         if not isinstance(evaluation, PostEpoch):
             return []
         alarms = [finding for finding in self.findings() if finding.open and finding.severity.is_alarm]
-        return evaluation.report(self._derived_states["evaluations"], self._ranking.remedies, alarms)
+        lines = evaluation.report(self._derived_states["evaluations"], self._ranking.remedies, alarms)
+        proposed = [line for line in lines if line.startswith(PROPOSED)]
+        before, self._proposed = self._proposed, proposed
+        return lines if proposed != before else [line for line in lines if line not in proposed]
 
     def state_dict(self) -> dict[str, Any]:
         """All that another doctor needs to go on as this one would, in values that JSON can say."""

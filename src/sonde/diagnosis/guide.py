@@ -7,6 +7,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Diagnosis, Finding
+from sonde.core.groups import Group
 from sonde.core.quantities import amount, share
 from sonde.core.records import Window
 from sonde.diagnosis.looks import USUAL_RATIO, Answer, Look, Measured, alarms_first, looks, since
@@ -62,8 +63,8 @@ _NOT_OF_LEARNING = ("SYS", "DST")  # speed, memory and ranks, of which the loss 
 def guide(measured: Measured, diagnosis: Diagnosis) -> tuple[Look, ...]:
     """The seven looks: loss, gradient norms, update ratios, distributions, cause, fix, recovery.
 
-    The first alarm that is open leads, or the first one where all are over: its cause, its remedies, and where it would
-    show that one of them worked. Findings of the loop itself, of speed and of memory stand at the cause.
+    The group that leads the diagnosis gives the cause, the remedies, and where it would show that one of them worked.
+    Findings of the loop itself, of speed and of memory stand at the cause.
 
     Example:
         >>> looked = guide(Measured({}, {}), Diagnosis(run="runs/demo", steps=100))
@@ -73,53 +74,56 @@ def guide(measured: Measured, diagnosis: Diagnosis) -> tuple[Look, ...]:
     seen = looks(measured, diagnosis)
     placed = {id(finding) for look in seen for finding in look.findings}
     others = alarms_first([finding for finding in diagnosis if id(finding) not in placed])
-    alarms = [finding for finding in diagnosis if finding.severity.is_alarm]
-    lead = min(alarms, key=lambda finding: not finding.open, default=None)
+    lead = diagnosis.lead
     return (*seen, _cause(lead, diagnosis, seen)._replace(findings=others), _fix(lead), _recovery(lead, measured, seen))
 
 
-def _cause(lead: Finding | None, diagnosis: Diagnosis, seen: Sequence[Look]) -> Look:
+def _cause(lead: Group | None, diagnosis: Diagnosis, seen: Sequence[Look]) -> Look:
     name, question = "cause", "What explains what was seen?"
     if lead is None:
         if reasons := "; ".join(diagnosis.not_enough):
             return Look(name, question, "not known", said=(f"there is not enough to judge: {reasons}",))
         return Look(name, question, "none", said=("no alarm was found: nothing is to be explained",))
-    first = lead.causes[0] if lead.causes else None
-    of = f"{lead.code} {lead.name}, {since(lead)}"
-    if first is not None and first.is_sure:
-        others = [f"or: {suspect}" for suspect in lead.causes[1:] if suspect.is_sure]
-        said = f"{of}: {first.cause.meaning}", f"confidence {first.confidence:.2g}: {first.because}", *others
-        return Look(name, question, first.cause.value, said=said)
-    return Look(name, question, "not known", said=(f"{of}: cause not known", *_deciding(lead, seen)))
+    first, suspect = lead.findings[0], lead.suspect
+    num = len(lead.alarms) - 1
+    of = f"{first.code} {first.name}, {since(first)}" + (f", and {num} more alarm{'s' * (num > 1)}" if num else "")
+    others = [f"another cause: {group.summary}" for group in diagnosis.groups if group.findings != lead.findings]
+    if suspect is None:
+        return Look(name, question, "not known", said=(f"{of}: cause not known", *_deciding(lead, seen), *others))
+    less = [f"or: {other}" for other in lead.others if other.is_sure]
+    said = f"{of}: {suspect.cause.meaning}", f"confidence {suspect.confidence:.2g}: {suspect.because}", *less, *others
+    return Look(name, question, suspect.cause.value, said=said)
 
 
-def _deciding(lead: Finding, seen: Sequence[Look]) -> Iterator[str]:
-    for suspect in lead.causes[:2]:
+def _deciding(lead: Group, seen: Sequence[Look]) -> Iterator[str]:
+    first = lead.findings[0]
+    for suspect in lead.others[:2]:
         yield f"perhaps {suspect}"
         if suspect.cause in _TESTS:
             yield f"what would decide: {_TESTS[suspect.cause].decides}"
-    if not lead.causes:
-        tags = ", ".join(dict.fromkeys(item.tag for item in lead.evidence)) or "every series"
-        yield f"what would decide: {tags} around step {lead.first_step:,}, and what moved first there"
-    for tag, how in (missing for look in seen if lead in look.findings for missing in look.missing):
+    if not lead.others:
+        tags = ", ".join(dict.fromkeys(item.tag for item in first.evidence)) or "every series"
+        yield f"what would decide: {tags} around step {first.first_step:,}, and what moved first there"
+    for tag, how in (missing for look in seen if first in look.findings for missing in look.missing):
         yield f"{tag}{'…' * tag.endswith(('@', '/'))} was not measured, and may decide it: {how}"
 
 
-def _fix(lead: Finding | None) -> Look:
+def _fix(lead: Group | None) -> Look:
     name, question = "fix", "What is to be changed? One thing at a time."
     if lead is None:
         return Look(name, question, "none", said=("nothing is to be changed",))
     if not lead.remedies:
         return Look(name, question, "none", said=("nothing is proposed: find the cause first",))
-    said = tuple(f"{'try' if not i else 'or:'} {remedy}" for i, remedy in enumerate(lead.remedies))
+    said = tuple(f"{'or' if i else 'try'}: {remedy}" for i, remedy in enumerate(lead.remedies))
     return Look(name, question, lead.remedies[0].action.value, said=said)
 
 
-def _recovery(lead: Finding | None, measured: Measured, seen: Sequence[Look]) -> Look:
+def _recovery(group: Group | None, measured: Measured, seen: Sequence[Look]) -> Look:
     name, question = "recovery", "Where does it show that the fix worked, and how soon?"
-    if lead is None:
+    if group is None:
         return Look(name, question, "none needed", said=("nothing is to be recovered from",))
-    test = _TESTS.get(lead.causes[0].cause) if lead.causes and lead.causes[0].is_sure else None
+    lead = group.findings[0]
+    test = None if group.cause is None else _TESTS.get(group.cause)
     lines = [_first_sign(test.shows_in, lead, measured, seen) if test is not None else _of_evidence(lead)]
     if not (lead.code.startswith(_NOT_OF_LEARNING) or (test is not None and test.shows_in == "val/loss")):
         lines.append(f"loss {_of_loss(measured.windows.get('loss'), lead)}, within 100 steps")

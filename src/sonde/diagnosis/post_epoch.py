@@ -9,6 +9,7 @@ import numpy as np
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Finding
+from sonde.core.groups import groups
 from sonde.core.quantities import amount, share
 from sonde.core.remedies import Remedy
 from sonde.rules.generalisation.assessment import Assessment
@@ -19,6 +20,8 @@ from sonde.rules.schedules.first_epoch import FirstEpoch
 from sonde.rules.schedules.first_epoch_spiked import FirstEpochSpiked
 from sonde.rules.schedules.first_epoch_still import FirstEpochStill
 
+PROPOSED = "  try: "
+"""How lines begin that say what might be tried."""
 Remedies = Callable[[Cause], Sequence[Remedy]]
 """What to try against a cause, the best first."""
 
@@ -107,7 +110,7 @@ class PostEpoch:
         """The lines to print after the epoch that ended last; none before the first, one where all is well.
 
         Losses that are not above zero have no scale: of those only the numbers are told. While there are alarms, the
-        numbers and the alarms: what to do is said there, and said once.
+        numbers and their causes, a line each: what to do is said there, and said once.
 
         Args:
             state: After the last step.
@@ -119,7 +122,7 @@ class PostEpoch:
             return []
         found = self.rule.assessed(state.epochs)
         if alarms or not (ended.first > 0 and ended.trainings[-1] > 0):
-            return [_headline(state, found, judged=not alarms), *map(_pointer, alarms)]
+            return [_headline(state, found, judged=not alarms), *(f"  see {one.summary}" for one in groups(alarms))]
         if ended.num == 1:
             rate, issues = _first_rate(state.first), []
         else:
@@ -131,7 +134,7 @@ class PostEpoch:
         return [
             headline,
             *(f"  issue: {issue}" for issue in issues),
-            *(f"  try: {remedy.text}" for remedy in tried),
+            *(f"{PROPOSED}{remedy.text}" for remedy in tried),
         ]
 
     def _issues(self, found: Assessment) -> Iterator[str]:
@@ -179,10 +182,6 @@ _CAUSES = {
     "underfitting": Cause.UNDERFITTING,
 }
 """Whose remedies are told, by what was found."""
-
-
-def _pointer(alarm: Finding) -> str:
-    return f"  see {alarm.code} {alarm.name} ({alarm.severity}, since step {alarm.first_step})"
 
 
 def _headline(state: PostEpochState, found: Assessment, *, judged: bool = True) -> str:

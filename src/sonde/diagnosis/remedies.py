@@ -35,7 +35,7 @@ def remedies_for(
 
     Example:
         >>> print(remedies_for(Cause.LR_TOO_HIGH, Picture(lr=3e-3))[0])
-        [opt-in]  lower the learning rate from 0.003 to 0.0003
+        lower the learning rate from 0.003 to 0.0003
         >>> remedies_for(Cause.MISSING_CLIPPING, Picture())
         []
     """
@@ -130,7 +130,7 @@ def _raise_lr(picture: Picture) -> Remedy | None:
 def _lower_lr_of(parameters: Sequence[str]) -> Remedy:
     text = f"put `{parameters[0]}` into a parameter group of its own, with a tenth of its learning rate"
     args: dict[str, Json] = {"factor": 0.1, "parameters": list(parameters)}
-    return Remedy(action=Action.LOWER_LR, args=args, safety=Safety.OPT_IN, text=text)
+    return Remedy(action=Action.LOWER_LR, args=args, safety=Safety.ADVICE, text=text)
 
 
 def _lr(factor: float) -> Callable[[Picture], Remedy]:
@@ -142,7 +142,7 @@ def _lr(factor: float) -> Callable[[Picture], Remedy]:
         name = "peak learning rate" if picture.lr < rate else "learning rate"
         change = f"from {amount(rate)} to {amount(rate * factor)}"
         text = f"{word} the {name} {change if math.isfinite(rate) else f'to {factor:g} times its value'}"
-        return Remedy(action=action, args={"factor": factor}, safety=Safety.OPT_IN, text=text)
+        return Remedy(action=action, args={"factor": factor}, safety=Safety.ADVICE, text=text)
 
     return make
 
@@ -161,7 +161,7 @@ def _clip(picture: Picture) -> Remedy | None:
         return None
     limit = float(f"{usual:.2g}")
     text = f"clip the gradient norm at {amount(limit)}, its usual value in this run (`clip_grad_norm_`)"
-    return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.OPT_IN, text=text)
+    return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.ADVICE, text=text)
 
 
 def _looser_clip(picture: Picture) -> Remedy | None:
@@ -169,7 +169,7 @@ def _looser_clip(picture: Picture) -> Remedy | None:
         return None
     limit = float(f"{2 * usual:.2g}")
     text = f"raise the clip's limit (`max_norm`) to {amount(limit)}, twice the usual gradient norm of this run"
-    return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.OPT_IN, text=text)
+    return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.ADVICE, text=text)
 
 
 def _warmup(picture: Picture) -> Remedy:
@@ -177,7 +177,7 @@ def _warmup(picture: Picture) -> Remedy:
     steps = round(_rounded(2 / (1 - picture.beta2), least=100, most=10_000)) if 0 < picture.beta2 < 1 else 500
     reason = f" (for β₂ = {picture.beta2:g})" if 0 < picture.beta2 < 1 else ""
     text = f"warm the learning rate up over {steps:,} steps{reason}"
-    return Remedy(action=Action.LENGTHEN_WARMUP, args={"steps": steps}, safety=Safety.OPT_IN, text=text)
+    return Remedy(action=Action.LENGTHEN_WARMUP, args={"steps": steps}, safety=Safety.ADVICE, text=text)
 
 
 def _larger_batch(picture: Picture) -> Remedy:
@@ -200,12 +200,12 @@ def _batch_for_norms(picture: Picture) -> Remedy:
 def _rate_of_sum(picture: Picture) -> Remedy:
     """The gradient of a sum over the batch is as many times larger."""
     remedy = _lr(_rounded(1 / picture.batch, least=1e-3, most=0.5) if picture.batch > 1 else 0.1)(picture)
-    return replace(remedy, text=f"or keep the sum, and {remedy.text}")
+    return replace(remedy, text=f"keep the sum, and {remedy.text}")
 
 
 def _rate_of_batch(picture: Picture) -> Remedy:
     remedy = _lr(5.0)(picture)
-    return replace(remedy, text=f"or keep the batch, and {remedy.text}")
+    return replace(remedy, text=f"keep the batch, and {remedy.text}")
 
 
 def _smaller_batch(picture: Picture) -> Remedy | None:
@@ -297,7 +297,7 @@ _NORM = _advice(Action.ADD_LAYERNORM, "add normalisation layers, such as `nn.Lay
 _RESIDUAL = _advice(Action.ADD_RESIDUALS, "add residual connections around the layers")
 _INSPECT = _advice(Action.INSPECT_BATCH, "look at the inputs and targets of the batch at that step")
 _SKIP = Remedy(
-    action=Action.SKIP_BATCH, safety=Safety.OPT_IN, text="skip steps whose loss or gradient is NaN or far above usual"
+    action=Action.SKIP_BATCH, safety=Safety.ADVICE, text="skip steps whose loss or gradient is NaN or far above usual"
 )
 _NORMALISE = _advice(Action.NORMALISE_INPUTS, "normalise every input feature to mean 0 and standard deviation 1")
 _SLOWER = _advice(Action.SLOWER_SCHEDULE, "stretch the learning-rate schedule to the end of the training")

@@ -13,7 +13,7 @@ _MOST_LINES = 12
 
 
 def epilogue(path: Path, findings: Sequence[Finding], *, judged: bool) -> str:
-    """The verdict, the findings and what was not measured, in a few lines.
+    """The verdict, what was found by its causes, and what was not measured, in a few lines.
 
     Args:
         path: The run.
@@ -21,7 +21,6 @@ def epilogue(path: Path, findings: Sequence[Finding], *, judged: bool) -> str:
         judged: Whether anybody looked for them.
     """
     run = load(path)
-    alarms = [finding for finding in findings if finding.severity.is_alarm]
     try:
         run.series("loss", start=run.steps)
         tags = ["loss"]
@@ -31,12 +30,10 @@ def epilogue(path: Path, findings: Sequence[Finding], *, judged: bool) -> str:
     diagnosis = Diagnosis(run=str(path), steps=run.steps, findings=tuple(findings), not_enough=not_enough)
     said = diagnosis.said if judged else f"not judged after {run.steps:,} steps"
     lines = [f"Sonde: {said} ({run.state.ending})"]
-    lines += [
-        f"  {finding.code} {finding.name}  {finding.severity}  since step {finding.first_step}"
-        for finding in alarms[:_MOST_LINES]
-    ]
-    if len(alarms) > _MOST_LINES:
-        lines.append(f"  and {len(alarms) - _MOST_LINES} more")
+    told = diagnosis.groups
+    lines += [f"  {group.summary}" for group in told[:_MOST_LINES]]
+    if len(told) > _MOST_LINES:
+        lines.append(f"  and {len(told) - _MOST_LINES} more causes")
     unmeasured: dict[str, list[str]] = {}
     for event in run.events("not-measured"):
         unmeasured.setdefault(str(event.data.get("reason")), []).append(str(event.data.get("tag")))

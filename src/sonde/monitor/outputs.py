@@ -9,6 +9,7 @@ from typing import Any
 
 from sonde.alerts.config import AlertsConfig
 from sonde.console import terminals
+from sonde.console.announcements import Announcements
 from sonde.console.board import Board
 from sonde.console.display import Display
 from sonde.console.layer_tables import LayerTables
@@ -71,6 +72,7 @@ class Outputs:
     ) -> None:
         self._writer, self._on_finding, self._on_alarm, self._problem = writer, on_finding, on_alarm, problem
         self._is_callback_said = False
+        self._announcements = Announcements()
         rank, world_size = ranks.rank(), ranks.world_size()
         is_judged = doctor != "off" and not rank
         run = str(writer.path.absolute())
@@ -142,6 +144,11 @@ class Outputs:
         if self._display is not None:
             self._display.say(text)
 
+    def _announce(self, alarm: Finding) -> None:
+        said = self._announcements.of(alarm, self.findings())
+        if said:
+            self._say(f"\n{said}\n" if "\n" in said else f"Sonde: {said}")
+
     def _place(self) -> Place:
         return self._writer.location, None if self._display is None else self._display.place
 
@@ -153,7 +160,7 @@ class Outputs:
         """A finding is new, worse or over; on the doctor's thread."""
         if finding.open and finding.severity.is_alarm:
             self._on_alarm()
-            self._say(f"\n{finding}\n")
+            self._announce(finding)
         if self._alarms is not None:
             self._alarms.put(finding)
         if not finding.open or self._on_finding is None:

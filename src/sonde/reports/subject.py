@@ -36,12 +36,8 @@ class Subject:
     @functools.cached_property
     def alarms(self) -> tuple[Finding, ...]:
         """Findings of severity warning or above: open ones first, else in the order of the diagnosis."""
-        return self._ordered(are_alarms=True)
-
-    @functools.cached_property
-    def information(self) -> tuple[Finding, ...]:
-        """Findings that are only worth knowing, in the same order."""
-        return self._ordered(are_alarms=False)
+        found = [finding for finding in self.diagnosis if finding.severity.is_alarm]
+        return tuple(sorted(found, key=lambda finding: not finding.open))
 
     @functools.cached_property
     def first_step(self) -> int:
@@ -57,7 +53,3 @@ class Subject:
     def has(self, tag: str) -> bool:
         """Whether a series has a value."""
         return tag in self.last
-
-    def _ordered(self, *, are_alarms: bool) -> tuple[Finding, ...]:
-        found = [finding for finding in self.diagnosis if finding.severity.is_alarm is are_alarms]
-        return tuple(sorted(found, key=lambda finding: not finding.open))

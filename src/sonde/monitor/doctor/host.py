@@ -189,8 +189,6 @@ class Host:
     def _take(self, answer: Answer) -> None:
         for row in answer.get("rows", ()):
             self._recorder.append(self._frame(*row))
-        if answer.get("epoch"):
-            self._say("\n".join(answer["epoch"]))
         self._all = answer.get("all", self._all)
         for finding in _findings(answer.get("findings", ())):
             over = {"code": finding.code, "first_step": finding.first_step}
@@ -208,6 +206,8 @@ class Host:
             problem = redactor().text(str(answer["problem"]))
             _log.warning("findings have a problem and come no more: %s; `sonde diagnose` may know more", problem)
             self._recorder.event("monitor-problem", data={"reason": problem})
+        if answer.get("epoch"):  # it may point to what was found just now
+            self._say("\n".join(answer["epoch"]))
         with self._answered:
             if "state" in answer:
                 self._state, self._is_asked = answer["state"] or self._state, False

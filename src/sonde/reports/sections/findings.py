@@ -1,4 +1,4 @@
-"""What was found: each finding with its picture, its evidence, its causes and what to do."""
+"""What was found: each cause with what to do about it, and with what it is seen by, in pictures and numbers."""
 
 import inspect
 import re
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sonde.core.findings import Finding
+from sonde.core.findings import Finding, Suspect
+from sonde.core.groups import Group, by_code
 from sonde.core.remedies import Remedy, Safety
 from sonde.reports.charts import Band, Chart, Level, Moment, Spot
 from sonde.reports.document import (
@@ -32,56 +33,80 @@ from sonde.reports.subject import Subject
 from sonde.rules.catalogue import rule_of
 from sonde.signals.medians import NORMAL_FROM_MAD, spread
 
-_IN_FULL = 3  # alarms; those behind them are symptoms as a rule, and are folded
-_SURE = 0.3  # of what is only worth knowing: guesses below this would send a healthy training to the doctor
+_IN_FULL = 3  # alarms of a cause; those behind them are folded
 _MOST_SPANS = 12
 _PAST = 128  # values that the usual range is taken from, as the rules do
 _MIN_PAST = 20
 _WIDE = np.log(1e3)  # a range of more than three decades: what went before was not usual either
 _SAFETIES = {
     Safety.AUTOMATIC: "harmless: it cannot change the training",
-    Safety.OPT_IN: "changes the training: Sonde does it only when asked to",
+    Safety.OPT_IN: "opt-in: Sonde does it when asked to",
     Safety.ADVICE: "yours to do",
 }
 
 
 def findings(subject: Subject) -> tuple[Block, ...]:
-    """Alarms, the surest first, then what is only worth knowing, folded."""
+    """Causes with their alarms, as the diagnosis has them in order, then what is only worth knowing, folded."""
     blocks: list[Block] = []
-    if alarms := _by_kind(subject.alarms):
+    if found := subject.diagnosis.groups:
         blocks.append(Heading("What is wrong"))
-        blocks += [_card(subject, alike) for alike in alarms[:_IN_FULL]]
-        blocks += [_folded(subject, alike) for alike in alarms[_IN_FULL:]]
-    if information := _by_kind(subject.information):
+        blocks += [_card(subject, group) for group in found]
+    if notes := by_code(subject.diagnosis.notes):
         blocks.append(Heading("Also noticed"))
         blocks.append(
             Paragraph(("Worth knowing, and no alarm: healthy trainings have such findings too.",), is_remark=True)
         )
-        blocks += [_folded(subject, alike) for alike in information]
+        blocks += [_folded(subject, alike) for alike in notes]
     return tuple(blocks)
 
 
-def _by_kind(found: tuple[Finding, ...]) -> list[list[Finding]]:
-    """Findings of one code together, in the order of the first of each: a spike may come a hundred times."""
-    kinds: dict[str, list[Finding]] = {}
-    for finding in found:
-        kinds.setdefault(finding.code, []).append(finding)
-    return list(kinds.values())
+def _card(subject: Subject, group: Group) -> Card:
+    name = "Cause not known" if group.cause is None else _clause(spoken(group.cause.value))
+    place: Line = () if group.place is None else (": ", Code(group.place))
+    title: Line = (Badge(group.severity.value), f" {name}, {_when(group)}", *place)
+    return Card(group.severity.value, title, tuple(_cause(subject, group)))
 
 
-def _card(subject: Subject, alike: list[Finding]) -> Card:
-    title: Line = (Badge(alike[0].severity.value), f" {_name(alike[0])}, {_when(alike[0])}")
-    return Card(alike[0].severity.value, title, tuple(_told(subject, alike)))
+def _cause(subject: Subject, group: Group) -> Iterator[Block]:
+    if (suspect := group.suspect) is not None:
+        yield Paragraph((Strong(f"{_clause(suspect.cause.meaning)}."), *_confidence(suspect)))
+        yield Paragraph((f"Here: {suspect.because}.",))
+    if group.others:
+        head = "What may be the cause, the likeliest first" if suspect is None else "Less likely"
+        yield Paragraph((Strong(head),))
+        yield Items(
+            tuple((f"{_clause(other.cause.meaning)}", *_confidence(other)) for other in group.others), is_ordered=True
+        )
+    if group.remedies:
+        yield Paragraph((Strong("What to do, the best first"),))
+        yield Items(tuple(_remedy(remedy) for remedy in group.remedies), is_ordered=True)
+    yield Paragraph((Strong("What it is seen by"),))
+    for place, alike in enumerate(group.by_code()):
+        if place < _IN_FULL and alike[0].severity.is_alarm:
+            yield Paragraph((Strong(_name(alike[0])), f", {_when(alike[0])}"))
+            if not group.is_reason(alike[0]):
+                yield _message(alike[0])
+            yield from _told(subject, alike)
+        else:
+            yield _folded(subject, alike)
+
+
+def _confidence(suspect: Suspect) -> Line:
+    return (f" ({quantity(suspect.confidence, 'share')} sure; ", Code(suspect.cause.value), ")")
 
 
 def _folded(subject: Subject, alike: list[Finding]) -> Fold:
     times = f" ({len(alike)} times in all)" if len(alike) > 1 else ""
     summary: Line = (Badge(alike[0].severity.value), " ", Strong(_name(alike[0])), f", {_when(alike[0])}{times}")
-    return Fold(summary, tuple(_told(subject, alike)))
+    return Fold(summary, (_message(alike[0]), *_told(subject, alike)))
+
+
+def _message(finding: Finding) -> Paragraph:
+    return Paragraph((f"{_clause(finding.message)}.",))
 
 
 def _told(subject: Subject, alike: list[Finding]) -> Iterator[Block]:
-    """The first in full, and the steps of the others."""
+    """Where the first was seen and by what numbers, and the steps of the others."""
     yield from _body(subject, alike[0])
     if others := alike[1:]:
         spans = "; ".join(_when(finding) for finding in others[:_MOST_SPANS])
@@ -104,41 +129,20 @@ def _name(finding: Finding) -> str:
     return spoken(finding.name).capitalize()
 
 
-def _when(finding: Finding) -> str:
-    if finding.open:
-        return f"since step {finding.first_step:,}"
-    if finding.first_step == finding.last_step:
-        return f"at step {finding.first_step:,}, over"
-    return f"steps {finding.first_step:,} to {finding.last_step:,}, over"
+def _when(found: Finding | Group) -> str:
+    if found.open:
+        return f"since step {found.first_step:,}"
+    if found.first_step == found.last_step:
+        return f"at step {found.first_step:,}, over"
+    return f"steps {found.first_step:,} to {found.last_step:,}, over"
 
 
 def _body(subject: Subject, finding: Finding) -> Iterator[Block]:
-    yield Paragraph((f"{finding.message[:1].upper()}{finding.message[1:]}.",))
     if finding.where:
         yield Paragraph(("Where: ", *_places(finding.where)))
     figures = tuple(_figures(subject, finding))
     if figures:
         yield Figures(figures)
-    sure = finding.severity.is_alarm or any(suspect.confidence >= _SURE for suspect in finding.causes)
-    if finding.causes and not sure:
-        yield Paragraph(("Nothing points to a particular cause.",))
-    elif finding.causes:
-        yield Paragraph((Strong("Likely causes, the likeliest first"),))
-        yield Items(
-            tuple(
-                (
-                    Strong(_clause(suspect.cause.meaning)),
-                    f" ({quantity(suspect.confidence, 'share')} sure; ",
-                    Code(suspect.cause.value),
-                    f"). Here: {suspect.because}.",
-                )
-                for suspect in finding.causes
-            ),
-            is_ordered=True,
-        )
-    if finding.remedies and sure:
-        yield Paragraph((Strong("What to do, the best first"),))
-        yield Items(tuple(_remedy(remedy) for remedy in finding.remedies), is_ordered=True)
     if finding.evidence:
         rows = tuple(
             (

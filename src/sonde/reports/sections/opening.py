@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sonde.core.findings import Finding
+from sonde.core.groups import Group
 from sonde.core.records import Ending, Window
 from sonde.reports.document import Block, Card, Fact, Facts, Paragraph, Strong
 from sonde.reports.pictures import smoothed, window
@@ -30,10 +30,9 @@ def opening(subject: Subject) -> tuple[Block, ...]:
     if not subject.last:
         return (Card("info", (sentence(subject),), (), is_verdict=True),)
     kind = "info" if subject.diagnosis.not_enough or subject.diagnosis.steps < _SHORT else "ok"
-    lead = subject.alarms[0] if subject.alarms else None
-    if lead is not None:
-        kind = max(finding.severity for finding in subject.alarms).value
-    blocks: list[Block] = [Paragraph((_course(subject),))]
+    if (lead := subject.diagnosis.lead) is not None:
+        kind = subject.diagnosis.verdict.value
+    blocks: list[Block] = [Paragraph(("Verdict: ", Strong(subject.diagnosis.verdict.words), ". ", _course(subject)))]
     if lead and lead.remedies:
         blocks.append(Paragraph((Strong("What to do first: "), f"{lead.remedies[0].text}.")))
     if ignored := subject.diagnosis.own_settings.said_ignored:
@@ -52,10 +51,9 @@ def sentence(subject: Subject) -> str:
 
 
 def _verdict(subject: Subject) -> str:
-    if not subject.alarms:
+    if (lead := subject.diagnosis.lead) is None:
         return _calm(subject)
-    lead = subject.alarms[0]
-    name = spoken(lead.name)
+    name = spoken(lead.findings[0].name)
     others = len(subject.alarms) - 1
     more = f" ({count(others, 'further alarm')} below)" if others else ""
     if lead.open:
@@ -70,7 +68,7 @@ def _calm(subject: Subject) -> str:
     if reasons := subject.diagnosis.not_enough:
         return f"There is not enough to judge: {'; '.join(reasons)}."
     if (steps := subject.diagnosis.steps) < _SHORT:
-        return f"Nothing is wrong so far, but {count(steps, 'step')} are few to judge by."
+        return f"The training is {subject.diagnosis.verdict.words}, but {count(steps, 'step')} are few to judge by."
     healthy = subject.diagnosis.verdict.words
     if subject.state.ending is Ending.LIVE:
         return f"The training is {healthy} so far."
@@ -79,14 +77,11 @@ def _calm(subject: Subject) -> str:
     return f"The training was {healthy} as far as it went."
 
 
-def _because(finding: Finding) -> str:
-    if not finding.causes:
-        return ", for reasons that are not clear"
-    suspect = finding.causes[0]
-    cause = suspect.cause.meaning.partition(":")[0]
-    if suspect.confidence >= 0.5:
-        return f", most likely because {cause}"
-    return f", possibly because {cause}"
+def _because(lead: Group) -> str:
+    if lead.suspect is None:
+        return ", and the cause is not known"
+    cause = lead.suspect.cause.meaning.partition(":")[0]
+    return f", {'most likely' if lead.confidence >= 0.5 else 'possibly'} because {cause}"
 
 
 def _course(subject: Subject) -> str:
