@@ -25,7 +25,7 @@ def model(num: int, type_: str = "Linear") -> ModelTable:
 
 def begins(*gains: float, outputs: float | None = 3.0, reach: float = math.sqrt(3), moved: float = 0.01) -> list[Row]:
     """Thirty steps of layers with these gains: weights at the first step, outputs at the fifth."""
-    table: list[Row] = rows(30, loss=1.0)
+    table: list[Row] = [*rows(30, loss=1.0)]
     first = dict(table[0])
     for place, gain in enumerate(gains):
         size = gain / math.sqrt(FAN_IN)
