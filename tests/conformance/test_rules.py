@@ -11,6 +11,7 @@ from sonde.rules.catalogue import own_rules
 from sonde.rules.rule import Rule, causes_of
 from sonde.rules.systems.watching_problem import WatchingProblem
 from sonde.testing import RuleSuite
+from sonde.testing.rule_suite import sightings_of
 
 CODES = [rule.code for rule in own_rules()]
 
@@ -36,6 +37,20 @@ def test_a_rule_is_tested(rule: type[Rule]) -> None:
     module = rule.__module__.removeprefix("sonde.rules.").split(".")
     folder = Path(__file__).parents[1] / "rules" / module[0]
     assert any(rule.__name__ in test.read_text(encoding="utf-8") for test in folder.glob("test_*.py")), rule.code
+
+
+@pytest.mark.parametrize("rule", own_rules(), ids=CODES)
+def test_infinite_measurements_are_no_reason_to_fail(rule: type[Rule]) -> None:
+    """Of every series that the rule needs; once, then at two steps in a row, then at more, since some rules wait."""
+    tags = tuple(f"{need}a.weight" if need.endswith("@") else need for need in rule.needs) or ("loss",)
+    columns, random = Columns("step", tags), np.random.default_rng(0)
+    values = random.uniform(1, 2, (150, len(tags))).astype(np.float32)
+    frames = [
+        Frame(columns, step, 0.0, np.full_like(row, np.inf) if step % 30 < step // 30 else row)
+        for step, row in enumerate(values, 1)
+    ]
+    with np.errstate(all="ignore"):
+        sightings_of(rule(), frames)
 
 
 def _rows(losses: list[float]) -> list[Frame]:

@@ -27,3 +27,8 @@ def test_what_is_no_number_has_its_name() -> None:
 def test_shares_and_counts() -> None:
     assert [share(value) for value in (0.0, 0.00123, 0.25, 2.5)] == ["0%", "0.12%", "25%", "250%"]
     assert [count(num, "batch", "batches") for num in (0, 1, 2)] == ["0 batches", "1 batch", "2 batches"]
+
+
+@pytest.mark.parametrize("num", [math.nan, math.inf, -math.inf])
+def test_a_count_that_is_no_number_is_not_known(num: float) -> None:
+    assert count(num, "batch", "batches") == "an unknown number of batches"

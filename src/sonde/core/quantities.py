@@ -32,11 +32,15 @@ def share(value: float) -> str:
     return f"{percent:.2f}%" if 99 < percent < 100 else f"{float(f'{percent:.2g}'):g}%"
 
 
-def count(num: int, noun: str, plural: str = "") -> str:
-    """How many there are of something.
+def count(num: float, noun: str, plural: str = "") -> str:
+    """How many there are of something, to the nearest; a number that is NaN or infinite is not known.
 
     Example:
-        >>> count(1, "step"), count(1200, "step"), count(2, "loss", "losses")
-        ('1 step', '1,200 steps', '2 losses')
+        >>> count(1, "step"), count(1200.0, "step"), count(2, "loss", "losses"), count(float("inf"), "step")
+        ('1 step', '1,200 steps', '2 losses', 'an unknown number of steps')
     """
-    return f"{num:,} {noun if num == 1 else plural or f'{noun}s'}"
+    several = plural or f"{noun}s"
+    if not math.isfinite(num):  # such as a count that overflowed in float16, or in a log of another program
+        return f"an unknown number of {several}"
+    whole = round(num)
+    return f"{whole:,} {noun if whole == 1 else several}"

@@ -1,3 +1,5 @@
+import math
+
 from tests.rules.traces import judge, rows
 
 from sonde.core.findings import Severity
@@ -28,3 +30,11 @@ def test_targets_and_preflight_count_too() -> None:
 
 def test_a_loss_that_is_not_finite_says_nothing_of_the_input() -> None:
     assert judge(NonfiniteInput(), rows(20, loss=float("nan"))) == []
+
+
+def test_a_count_that_overflowed_still_tells_of_the_batch() -> None:
+    table = rows(3, loss=1.0)
+    table[1]["batch/nonfinite@image"] = math.inf
+    ((step, sighting),) = judge(NonfiniteInput(), table)
+    assert (step, sighting.severity) == (2, Severity.CRITICAL)
+    assert "an unknown number of NaN or infinite values in input `image`" in sighting.message

@@ -70,7 +70,7 @@ class NonFiniteActivation:
         lost = ("loss" in look.scene and not abs(loss) < float("inf")) or (
             "grad/norm" in look.scene and not norm < float("inf")
         )
-        values = count(round(num), "NaN or infinite value")
+        values = count(num, "NaN or infinite value")
         message = f"{look.scene.kinds.module(where[0])} produced {values}"
         evidence = Evidence(tag=f"act/nonfinite@{where[0]}", step=look.scene.step, value=num, expected=0.0)
         severity = Severity.CRITICAL if lost else Severity.WARNING

@@ -70,7 +70,7 @@ class NonfiniteInput:
             evidence = tuple(Evidence(tag=tag, step=step, value=value, expected=0.0) for tag, _, value in found)
             tag, name, num = found[0]
             place = "among the targets" if tag == "label/nonfinite" else f"in input `{name}`"
-            message = f"the batch of step {step:,} has {count(round(num), 'NaN or infinite value')} {place}"
+            message = f"the batch of step {step:,} has {count(num, 'NaN or infinite value')} {place}"
             where = tuple(name for _, name, _ in found)
             return state, (Sighting(Severity.CRITICAL, message, where, evidence),)
         if state.since != known:

@@ -56,7 +56,7 @@ class AccumulationNotScaled:
         state = stand(state, look, "accumulation-not-scaled")
         if state.since < 0:
             return state, ()
-        num = count(int(state.value), "micro-batch", "micro-batches")
+        num = count(state.value, "micro-batch", "micro-batches")
         message = f"the gradients of {num} are added up without dividing the loss by their number{state.at}"
         evidence = look.evidence("loss/num_micro", look.picture.accumulation)
         return state, (Sighting(Severity.WARNING, message, evidence=(evidence,), since=state.since),)

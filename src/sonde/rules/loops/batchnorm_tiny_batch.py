@@ -55,5 +55,5 @@ class BatchnormTinyBatch:
         state = stand(state, look, "batchnorm-few-values")
         if state.since < 0:
             return state, ()
-        message = f"batch norm normalises over only {count(int(state.value), 'value')} a channel"
+        message = f"batch norm normalises over only {count(state.value, 'value')} a channel"
         return state, (Sighting(Severity.WARNING, message, state.where, since=state.since),)

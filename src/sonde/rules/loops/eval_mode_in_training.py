@@ -55,6 +55,6 @@ class EvalModeInTraining:
         state = stand(state, look, "eval-mode-in-training")
         if state.since < 0:
             return state, ()
-        modules = count(int(state.value), "dropout or batch-norm module")
+        modules = count(state.value, "dropout or batch-norm module")
         message = f"the model trains in eval mode, which affects {modules}{state.at}"
         return state, (Sighting(Severity.WARNING, message, state.where, since=state.since),)

@@ -56,6 +56,6 @@ class TrainModeInEvaluation:
         state = stand(state, look, "train-mode-in-evaluation")
         if state.since < 0:
             return state, ()
-        modules = count(int(state.value), "dropout or batch-norm module")
+        modules = count(state.value, "dropout or batch-norm module")
         message = f"the model is evaluated in train mode, which affects {modules}{state.at}"
         return state, (Sighting(Severity.WARNING, message, state.where, since=state.since),)

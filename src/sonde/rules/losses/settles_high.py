@@ -97,11 +97,11 @@ class SettlesHigh:
             return state, ()
         num_parameters = _num_parameters(look.scenes)
         num_examples = batch * picture.accumulation * (seen.steps[-1] - seen.steps[-2])
-        if not 0 < self.examples * num_parameters <= num_examples:
+        if not 0 < self.examples * num_parameters <= num_examples < math.inf:
             return state, ()
         message = (
-            f"a model of {count(round(num_parameters), 'parameter')} has settled at a loss of {amount(training)}, "
-            f"{share(training / reference)} of that of an untrained model, on {count(round(num_examples), 'example')}"
+            f"a model of {count(num_parameters, 'parameter')} has settled at a loss of {amount(training)}, "
+            f"{share(training / reference)} of that of an untrained model, on {count(num_examples, 'example')}"
         )
         evidence = look.evidence("loss", training, reference), look.evidence("val/loss", validation, reference)
         return state, (Sighting(Severity.WARNING, message, evidence=evidence, since=seen.steps[-num]),)

@@ -120,7 +120,7 @@ def _batch(state: OutOfMemoryState, shapes: Mapping[str, Any]) -> str:
         return f"the batch: {', '.join(told)}"
     if state.size > 0:
         long = f" of length {state.sequence:.0f}" if state.sequence > 0 else ""
-        return f"the last batch that was measured had {count(round(state.size), 'example')}{long}"
+        return f"the last batch that was measured had {count(state.size, 'example')}{long}"
     return ""
 
 

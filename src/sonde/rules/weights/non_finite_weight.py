@@ -65,7 +65,7 @@ class NonFiniteWeight:
         state = NonFiniteWeightState(look.scene.step if state.since < 0 else state.since)
         order = bad[np.argsort(counts.values[bad], kind="stable")]
         where = tuple(counts.names[i] for i in order)
-        message = f"parameter `{where[0]}` holds {count(int(counts.values[order[0]]), 'NaN or infinite value')}"
+        message = f"parameter `{where[0]}` holds {count(float(counts.values[order[0]]), 'NaN or infinite value')}"
         if len(where) > 1:
             num = f"{len(where)} of {len(counts.names)}"
             message = f"{num} parameters hold NaN or infinite values, the fewest in `{where[0]}`"
