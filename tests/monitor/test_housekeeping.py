@@ -348,6 +348,7 @@ def test_state_of_another_version_is_refused(tmp_path: Path) -> None:
 
 _SCRIPT = """
     import sys
+    import threading
     import torch
     from torch import nn
     from torch.utils.data import DataLoader, TensorDataset
@@ -378,6 +379,11 @@ _SCRIPT = """
 
     if __name__ == "__main__":
         main(*sys.argv[1:])
+        # No loader waits for the threads that fed its workers. One that lets go of a semaphore while Python ends may
+        # be stopped before it has told Python's resource tracker, which then warns that the semaphore is gone.
+        for thread in threading.enumerate():
+            if thread.name == "QueueFeederThread":
+                thread.join()
 """
 
 
