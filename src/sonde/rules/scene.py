@@ -170,6 +170,8 @@ class Scenes:
                     if latest is None:
                         latest = self._latest[group.path] = _Latest()
                     latest.note(names, values, step)
+        if "lr" not in scalars and "lr" in layers:  # of several optimisers
+            scalars["lr"] = max(float(part.values.max()) for part in layers["lr"])
         return Scene(step, scalars, layers, facts, self.kinds)
 
     def _rests(self, frame: Frame, missing: npt.NDArray[np.bool_]) -> bool:

@@ -31,7 +31,8 @@ class EmbeddingNormGrows:
         - The RMS has risen at two measurements in a row.
         - A parameter is an embedding by the class of its module, or by its name if the run has no model table.
         - Warning: the growth is above ten times `growth`.
-        - Warning: the growth came within 50 steps, and the first value was at least `least_start`.
+        - Warning: the growth came within 50 steps, the first value was at least `least_start`, and the training does
+          not thrive.
         - Warning: the loss is stuck or has risen far above its start.
         - Information: all other cases.
 
@@ -91,7 +92,8 @@ class EmbeddingNormGrows:
         if not found:
             return state, ()
         times, name = max(found)
-        fast = look.scene.step <= 50 and first[name] >= self.least_start  # from nothing, any step is a large one
+        # From nothing, any step is a large one.
+        fast = look.scene.step <= 50 and first[name] >= self.least_start and not look.picture.is_thriving
         alarm = times > 10 * self.growth or fast or is_hurt(look.picture)
         message = (
             f"the RMS of embedding `{name}` rose from {amount(first[name])} to {amount(now[name])}; other weights are "

@@ -18,6 +18,8 @@ class ConstantLabelsState(NamedTuple):
     used: Standing = Standing()
     costs: tuple[float, ...] = ()
     """What guessing has cost at the looks at the loss, none of them more than next to nothing."""
+    zeros: float = math.nan
+    """What answers of zero cost at the last look."""
     is_varied: bool = False
 
 
@@ -34,7 +36,8 @@ class ConstantLabels:
         - Warning: the batches show it, the targets are not integers, and more than `gone` of the loss is gone. A model
           that always gives the same answer is perfect then.
         - Warning: the loss's graph shows it, more than `gone` of the loss is gone, and validation is still above
-          `unlearned` of its first value or of the first training loss.
+          `unlearned` of its first value or of the first training loss; or nothing was validated, and the constant is
+          not zero.
         - Information: all other cases. A loss may compare with zeros on purpose, and a loader may give targets that no
           loss looks at.
 
@@ -98,7 +101,7 @@ class ConstantLabels:
         zeros = look.scene.value("loss/zeros")
         if cost > self.nothing * (zeros if math.isfinite(zeros) else look.picture.loss_start):
             return state._replace(is_varied=True, costs=())
-        return state._replace(costs=(*state.costs, cost)[-self.looks :])
+        return state._replace(costs=(*state.costs, cost)[-self.looks :], zeros=zeros)
 
     def _by_costs(self, state: ConstantLabelsState, look: Look) -> Sequence[Sighting]:
         picture = look.picture
@@ -109,6 +112,7 @@ class ConstantLabels:
             "all targets that the loss compares with are the same"
         )
         is_unlearned = picture.val_best > self.unlearned * min(picture.loss_start, picture.val_first)
+        is_unlearned |= not picture.num_evaluations and state.zeros > self.nothing * picture.loss_start
         severity = Severity.WARNING if self._is_perfect(look) and is_unlearned else Severity.INFO
         return (Sighting(severity, message, since=0),)
 

@@ -21,6 +21,8 @@ class LabelsInOrderState(NamedTuple):
     means: tuple[float, ...] = ()
     deviations: tuple[float, ...] = ()
     size: float = float("nan")
+    costs: tuple[tuple[float, float], ...] = ()
+    """What the best constant and what zeros would cost, at the looks at the loss."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +35,9 @@ class LabelsInOrder:
           `mixed` nats), as at the border between two classes of sorted data.
         - Numbers: the variance of the batches' means is more than `apart` times the mean variance within batches, and
           neighbouring batches are alike (correlation above `alike`).
+        - Targets that only the loss's own graph shows are judged over `looks` measurements of it: of numbers the spread
+          of the batches' centres, √(`loss/zeros` − `loss/trivial`), has a variance above `loss/trivial`; of classes as
+          above, in batches of 16 or more.
         - Always a warning. Nothing is said in a training with several optimisers, or of a model that makes its own
           data.
 
@@ -41,7 +46,7 @@ class LabelsInOrder:
         class. The model ends where the data end.
 
     Evidence:
-        `label/entropy` and `label/num_distinct`, or `label/mean` against `label/std`.
+        `label/entropy` and `label/num_distinct`, or `label/mean` against `label/std`, or `loss/trivial`.
 
     What to do:
         - Shuffle: `DataLoader(..., shuffle=True)`.
@@ -59,7 +64,7 @@ class LabelsInOrder:
 
     code: ClassVar[str] = "DAT008"
     name: ClassVar[str] = "labels-in-order"
-    needs: ClassVar[tuple[str, ...]] = ("label/num_distinct", "label/std")
+    needs: ClassVar[tuple[str, ...]] = ("label/num_distinct", "label/std", "loss/trivial")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DATA_NOT_SHUFFLED: For("targets come in order"),
         Cause.DATA_DRIFT: Against("the order of the data explains the drift"),
@@ -75,6 +80,7 @@ class LabelsInOrder:
     mixed: float = 0.35
     apart: float = 4.0
     alike: float = 0.5
+    looks: int = 8
 
     def init(self) -> LabelsInOrderState:
         """Before the first step."""
@@ -85,17 +91,19 @@ class LabelsInOrder:
         scene = look.scene
         if "batch/size" in scene and scene.value("batch/size") != state.size:
             state = state._replace(size=scene.value("batch/size"))
+        if math.isfinite(trivial := scene.value("loss/trivial")):
+            state = state._replace(costs=(*state.costs, (trivial, scene.value("loss/zeros")))[-_MOST:])
         entropy, mean, deviation = (scene.value(f"label/{what}") for what in ("entropy", "mean", "std"))
         if math.isfinite(entropy):
             state = state._replace(entropies=(*state.entropies, entropy)[-_MOST:])
         elif math.isfinite(mean) and math.isfinite(deviation):
             means, deviations = (*state.means, mean)[-_MOST:], (*state.deviations, deviation)[-_MOST:]
             state = state._replace(means=means, deviations=deviations)
-        else:
+        elif not math.isfinite(trivial):
             return state, ()
         if not (state.size >= self.size and look.picture.is_alone) or look.picture.acts:
             return state, ()
-        found = self._of_classes(state, look) or self._of_numbers(state, look)
+        found = self._of_classes(state, look) or self._of_numbers(state, look) or self._of_costs(state, look)
         return state, () if found is None else (found,)
 
     def _of_classes(self, state: LabelsInOrderState, look: Look) -> Sighting | None:
@@ -109,6 +117,25 @@ class LabelsInOrder:
             f"{percent(float(pure))} of the last {len(entropies)} batches hold one class only, others hold several"
         )
         evidence = Evidence(tag="label/entropy", step=look.scene.step, value=state.entropies[-1])
+        return Sighting(Severity.WARNING, message, evidence=(evidence,))
+
+    def _of_costs(self, state: LabelsInOrderState, look: Look) -> Sighting | None:
+        """Targets that come by no loader, as far as the loss shows them."""
+        if len(state.costs) < self.looks or state.entropies or state.means:
+            return None
+        trivial, zeros = np.array(state.costs).T
+        if np.ptp(zeros) <= 1e-6 * zeros.max():  # the logarithm of the number of classes
+            pure, mixed = np.mean(trivial == 0), trivial[trivial > 0]
+            in_order = state.size >= 16 and self.share <= pure < 1 and mixed.mean() > self.mixed
+        else:
+            in_order = np.sqrt(np.maximum(zeros - trivial, 0)).var() > trivial.mean()
+        if not in_order:
+            return None
+        message = (
+            f"targets are alike within a batch and differ between batches: over {len(zeros)} batches, one constant answer "
+            f"to each costs {amount(float(trivial.mean()))}, answers of zero {amount(float(zeros.mean()))}"
+        )
+        evidence = Evidence(tag="loss/trivial", step=look.scene.step, value=float(trivial[-1]))
         return Sighting(Severity.WARNING, message, evidence=(evidence,))
 
     def _of_numbers(self, state: LabelsInOrderState, look: Look) -> Sighting | None:

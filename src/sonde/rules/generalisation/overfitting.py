@@ -36,6 +36,9 @@ class Overfitting:
         - Far apart, from three evaluations on: since the best evaluation the training loss has halved, two evaluations
           or more were no better, and the last one is 2% worse. Validation is above `far` times the training loss and
           above 0.2 of an untrained model's loss, and began within 50% of the training loss. This is a warning.
+        - Learned by heart, from three evaluations on: validation is above `by_heart` times the training loss and above
+          0.05 of an untrained model's loss, and lost less than a fifth over the last two evaluations. It began within
+          50% of the training loss. This is a warning.
         - Always information with several optimisers, and if the loss has risen by something other than the optimiser's
           steps.
 
@@ -82,6 +85,7 @@ class Overfitting:
     early_rise: float = 0.02
     learned: float = 0.15
     far: float = 3.0
+    by_heart: float = 5.0
 
     def init(self) -> Evaluations:
         """Before the first step."""
@@ -93,14 +97,16 @@ class Overfitting:
         state = state.noted(look.scene)
         if state.num == before:
             return state, ()
-        found = [one for one in (self._lasting(state, look), self._early(state, look), self._apart(state, look)) if one]
+        modes = self._lasting, self._early, self._apart, self._by_heart
+        found = [one for mode in modes if (one := mode(state, look))]
         if not found:
             return state, ()
         severity, turn = next((one for one in found if one[0].is_alarm), found[0])
         if not look.picture.is_alone or look.picture.is_moved:
             severity = Severity.INFO
+        went = "rose" if turn.now > turn.best else "went"
         message = (
-            f"the validation loss rose from {amount(turn.best)} at step {turn.step:,} to {amount(turn.now)}, "
+            f"the validation loss {went} from {amount(turn.best)} at step {turn.step:,} to {amount(turn.now)}, "
             f"while the training loss fell from {amount(turn.best_training)} to {amount(turn.training)}"
         )
         evidence = (
@@ -152,8 +158,21 @@ class Overfitting:
         )
         is_late = state.num >= 3 and len(validations) - place > 2 and turn.now > 1.02 * turn.best > 0
         is_far = turn.now > max(self.far * turn.training, 0.2 * reference) and turn.training < 0.5 * turn.best_training
-        began_alike = state.first < 1.5 * max(state.first_training, state.start)
-        return (Severity.WARNING, turn) if is_late and is_far and began_alike else None
+        return (Severity.WARNING, turn) if is_late and is_far and _began_alike(state) else None
+
+    def _by_heart(self, state: Evaluations, look: Look) -> tuple[Severity, Turn] | None:
+        """Next to nothing is left of the training loss, and validation stands far above it."""
+        if state.num < 3:
+            return None
+        before, now, training = state.validations[-3], state.validations[-1], state.trainings[-1]
+        turn = Turn(state.steps[-3], before, state.trainings[-3], now, training)
+        stands = now > max(self.by_heart * training, 0.05 * max(untrained(look.picture), state.first)) > 0
+        return (Severity.WARNING, turn) if stands and now > 0.8 * before and _began_alike(state) else None
+
+
+def _began_alike(state: Evaluations) -> bool:
+    """Whether validation was like training once: it is not where the two come from different data."""
+    return state.first < 1.5 * max(state.first_training, state.start)
 
 
 def _best(validations: tuple[float, ...], width: int) -> tuple[int, float]:

@@ -32,9 +32,10 @@ class SlowProgress:
           standard errors, but by less than `shallow` in 100 steps.
         - Each half of the run has about half of the fall. A learning curve bends: most of its fall comes early.
         - More than `high` of the loss is left. This is information.
-        - It is a warning from `warning_steps` losses on if less than half is done, the pace would need more than `long`
-          steps from start to end, and short steps can be the reason: the median update ratio of weight matrices is
-          below 1e-3; or, if it was not measured, successive gradients agree (cosine above 0.5).
+        - It is a warning from `warning_steps` losses on if less than half is done, and short steps can be the reason:
+          the median update ratio of weight matrices is below 1e-3; or, if it was not measured, successive gradients
+          agree (cosine above 0.5). The pace would need more than `long` steps from start to end, or nearly all updates
+          point in one direction (cosine of neighbours above `straight`).
         - With steps of any length it is a warning if validation falls along such a line as well: over at least
           `evaluations` evaluations and 200 steps it fell by 3 to 25%, and in its newer half by 80% or more of what it
           did in its older half.
@@ -83,6 +84,7 @@ class SlowProgress:
     high: float = 0.4
     shallow: float = 0.25
     long: int = 1000
+    straight: float = 0.95
     evaluations: int = 8
 
     def init(self) -> SlowProgressState:
@@ -103,7 +105,7 @@ class SlowProgress:
         if state.course.num_values < self.least_steps or not has_level(look) or picture.num_losses % 10:
             return state, ()
         descent = state.course.descent()
-        if descent is None or not descent.t < -4 or not 0.3 < descent.early_share < 0.65:
+        if descent is None or not descent.t < -4 or not 0.3 < descent.early_share < 0.7:
             return state, ()
         rest, pace = left(picture), -100 * descent.slope / descent.first
         if not rest > self.high or pace > self.shallow:
@@ -111,7 +113,7 @@ class SlowProgress:
         typical = latest_typical(look.scenes, "update/ratio")
         ratio = typical if math.isfinite(typical) else picture.ratio
         short = ratio < 1e-3 if math.isfinite(ratio) else picture.grad_cosine > 0.5
-        lasts = rest > 0.5 and pace * self.long < 100
+        lasts = rest > 0.5 and (pace * self.long < 100 or picture.update_cosine > self.straight)
         # Short steps on a loss that was low from the start may be fine-tuning.
         creeps = not ratio < 5e-4 and pace * self.long < 100 and _creeps(state.evaluations, self.evaluations)
         slow = (

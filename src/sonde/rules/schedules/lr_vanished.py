@@ -50,6 +50,8 @@ class LrVanished:
           than an ordinary schedule does at its end, which is 30 steps and an eighth of the steps before.
         - Ten steps and that eighth are enough if the learning rate is below a millionth of its peak: such steps move
           nothing.
+        - It is also a warning, whatever the loss is, if the learning rate has been below a millionth of its peak for
+          as many steps as there were before, and at least 30.
         - A learning rate that falls back to where it was before a jump does not count.
 
     Why it matters:
@@ -108,13 +110,21 @@ class LrVanished:
             if math.isfinite(picture.loss_smooth) and (not state.marks or travelled > 1.1 * state.marks[-1][0]):
                 state = state._replace(marks=(*state.marks, (travelled, picture.loss_smooth))[-_MOST_MARKS:])
             return state._replace(gone=-1, since=Course(width=2)), ()
-        rose = (
-            picture.num_losses > 1 and picture.lr_peak > 0 and state.marks
-        )  # a warmup that starts at zero has no peak yet
-        if not rose or not has_level(look):
+        rose = picture.num_losses > 1 and state.marks  # a warmup that starts at zero has no peak yet
+        if not rose:
             return state, ()
         if state.gone < 0:
             state = state._replace(gone=picture.step, falling=self._fall(state, look), share=left(picture))
+        evidence = look.evidence("lr", picture.lr, picture.lr_peak), look.evidence("loss", picture.loss_smooth)
+        since = (
+            f"the learning rate has been below {share(self.gone)} of its peak ({amount(picture.lr_peak)}) since step "
+            f"{state.gone:,}"
+        )
+        if num_zero > max(30, state.gone) and not picture.is_solved:
+            message = f"{since} and is {amount(picture.lr)} now: nothing has been learned since then"
+            return state, (Sighting(Severity.WARNING, message, evidence=evidence, since=state.gone),)
+        if not has_level(look):
+            return state, ()
         state = state._replace(since=state.since.extended(picture.loss))
         if not state.falling > self.least_fall:
             return state, ()
@@ -125,11 +135,7 @@ class LrVanished:
         over = idle > max(30, state.gone / 8) and still
         over = over or state.num_zero > max(10, state.gone / 8)
         lasting = over and state.share > self.high
-        message = (
-            f"the learning rate has been below {share(self.gone)} of its peak ({amount(picture.lr_peak)}) since step "
-            f"{state.gone:,}, where the loss was still falling; it is {amount(picture.lr)} now"
-        )
-        evidence = look.evidence("lr", picture.lr, picture.lr_peak), look.evidence("loss", picture.loss_smooth)
+        message = f"{since}, where the loss was still falling; it is {amount(picture.lr)} now"
         severity = Severity.WARNING if lasting else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=state.gone),)
 

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 from sonde.core.quantities import amount
 from sonde.rules.cosines import take_cosine, typical
 from sonde.rules.depth import latest_matrices, latest_typical
+from sonde.rules.levels import has_level
 from sonde.rules.progress import Descent, DescentState, is_lost, is_slow, is_stuck
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
@@ -38,6 +39,9 @@ class UpdatesTooSmall:
           weights.
         - That can be said after 100 losses. It can be said after 40 if updates are below a fifth of the usual minimum
           and no more than 3% of the loss can be gone.
+        - It is a warning, too, if the loss does not measure progress, 100 losses have come, all updates together make
+          less than `way` of the weights, and nearly all of them point in one direction (cosine of neighbours above
+          `straight`).
         - If updates have been below `nothing` of the weights from the first step on, the loss is not asked: all that it
           does is noise, and 30 steps are enough.
 
@@ -81,6 +85,7 @@ class UpdatesTooSmall:
     way: float = 0.1
     patience: int = 50
     nothing: float = 1e-6
+    straight: float = 0.95
 
     def init(self) -> UpdatesTooSmallState:
         """Before the first step."""
@@ -108,13 +113,15 @@ class UpdatesTooSmall:
         slow = (is_stuck(picture, soon=tiny) and not is_lost(picture)) or (
             picture.is_falling and is_slow(picture, straightness)
         )
-        slow = slow or moves_nothing
+        creeps = picture.num_losses >= 100 and picture.travelled < self.way and picture.update_cosine > self.straight
+        creeps = creeps and not has_level(look)
+        slow = slow or moves_nothing or creeps
         patience = 0.6 * self.patience if tiny else self.patience
         if not moves_nothing and (state.num_small < patience or (picture.num_losses < 100 and not slow)):
             return state, ()
         cosine = typical(state.cosines, 1)
         tuned = picture.came_trained  # small steps are meant
-        agrees = not cosine < self.agree or (picture.travelled < self.way and is_stuck(picture))
+        agrees = creeps or not cosine < self.agree or (picture.travelled < self.way and is_stuck(picture))
         severity = Severity.WARNING if slow and agrees and not tuned else Severity.INFO
         message = f"a step changes weight matrices by only {amount(ratio)} of their norm (median)"
         message += f", at a learning rate of {amount(picture.lr)}"

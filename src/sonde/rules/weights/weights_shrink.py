@@ -31,8 +31,9 @@ class WeightsShrink:
           fall beyond its noise.
         - It is a warning after 40 losses already if weight decay is clearly the reason: the norm is below
           `soon_shrunk`; learning rate × decay × steps is above 1, so that decay alone would leave less than 1/e of any
-          weight; more than `high` of the loss is left; and the model did not come trained. If the loss does not measure
-          progress, the norm must be below `gone` instead.
+          weight; more than `high` of the loss is left; and the model did not come trained.
+        - It is a warning, too, if the loss does not measure progress, the norm is below `gone` of what it was, and the
+          model did not come trained.
         - Nothing is reported if the optimiser is known to have no weight decay.
 
     Why it matters:
@@ -77,7 +78,7 @@ class WeightsShrink:
     shrunk: float = 0.75
     high: float = 0.6
     soon_shrunk: float = 0.6
-    gone: float = 0.25
+    gone: float = 0.5
 
     def init(self) -> WeightsShrinkState:
         """Before the first step."""
@@ -102,9 +103,11 @@ class WeightsShrink:
         bad = has_level(look) and picture.num_losses > 100 and rest > self.high and not picture.is_falling
         steps = picture.step - state.first_step
         decayed = picture.lr * float(decay.values.max()) * steps if decay is not None else 0.0
-        if decayed > 1 and norm < self.soon_shrunk * state.first and not picture.came_trained:
-            high = rest > self.high if has_level(look) else norm < self.gone * state.first
-            bad = bad or (high and picture.num_losses >= 40)
+        if picture.num_losses >= 40 and not picture.came_trained:
+            if not has_level(look):
+                bad = norm < self.gone * state.first
+            elif decayed > 1 and norm < self.soon_shrunk * state.first:
+                bad = bad or rest > self.high
         message = f"the norm of all weights fell from {amount(state.first)} to {amount(norm)}" + (
             f", and the loss is at {share(rest)} of that of an untrained model" if math.isfinite(rest) else ""
         )

@@ -35,7 +35,8 @@ class WeightsStartLarge:
           measured are taken at their weights' word.
         - The weights look new: no value is further out than those of a uniform or normal distribution. Weights that
           were trained before have outliers, and any size.
-        - Layers that the first update has moved by a fifth do not count.
+        - Layers that the first updates have moved by a fifth, or may have moved so far at this learning rate, do not
+          count.
         - Always a warning, but information for a model that came trained.
 
     Why it matters:
@@ -131,6 +132,8 @@ def _gains(look: Look) -> dict[str, float]:
     sizes, largest, ratios = (scene.layers(path) for path in ("weight/rms", "weight/absmax", "update/ratio"))
     if model is None or sizes is None or largest is None or scene.step > _LATEST:
         return {}
+    steps = scene.step * look.picture.lr
+    reach_of_norm, reach_of_each = steps * scene.value("grad/norm"), steps if look.picture.beta2 > 0 else 0.0
     outer = dict(zip(largest.names, largest.values.tolist(), strict=True))
     moved = {} if ratios is None else dict(zip(ratios.names, ratios.values.tolist(), strict=True))
     found = {}
@@ -139,6 +142,9 @@ def _gains(look: Look) -> dict[str, float]:
         if row is None or len(row.shape) < 2 or not kind.startswith(_AMPLIFIERS) or not size > 0:
             continue
         reach = math.sqrt(2 * math.log(2 * row.num_values)) + 1  # of so many normal numbers, in deviations
-        if outer.get(name, math.inf) <= reach * size and not moved.get(name, 0.0) > _MOVED:
+        may_move = max(
+            reach_of_norm / (size * math.sqrt(row.num_values)) if not reach_of_each else 0.0, reach_of_each / size
+        )
+        if outer.get(name, math.inf) <= reach * size and not max(moved.get(name, 0.0), may_move) > _MOVED:
             found[name] = size * math.sqrt(math.prod(row.shape[1:]))
     return found
