@@ -4,7 +4,7 @@ All that a rule is written with can be imported from here.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, ClassVar, NamedTuple, Protocol, final
 
 from sonde.core.causes import Cause
@@ -132,14 +132,14 @@ class Rule(Protocol):
     Attributes:
         code: Three letters of its family and three digits, never used again.
         name: The condition in kebab-case, never the cure.
-        needs: The tags (`loss`) and paths of layers (`grad/rms@`) without which it abstains. As long as none of them
-            has come, a rule that gives its very state back is asked again at the next facts only; one that needs the
-            loss or the rate is always asked.
+        needs: The tags (`loss`) and paths of layers (`grad/rms@`) without which it abstains.
         points_to: Which causes the condition speaks for or against, from the closed vocabulary, and why.
         quiet_steps: After so many steps without a sighting the finding is closed.
 
-    A rule may also have an `onset` (`Onset.GRADUAL` otherwise), a `tier` (`rules.tiers.Tier.STABLE` otherwise) and a
-    `guide`, the name of the guide that its findings open (`sonde explain` lists them; that of its family otherwise).
+    A rule may also have an `onset` (`Onset.GRADUAL` otherwise), a `tier` (`rules.tiers.Tier.STABLE` otherwise), a
+    `guide`, the name of the guide that its findings open (`sonde explain` lists them; that of its family otherwise),
+    and `reads`, tags and paths as in `needs`: then it is asked only in steps that bring one of them, or facts, and
+    while its finding is open. In other steps it would see nothing, and what it remembers would stay.
     """
 
     code: ClassVar[str]
@@ -158,6 +158,12 @@ class Rule(Protocol):
 def onset_of(rule: type[Rule] | Rule) -> Onset:
     """What the first step of its findings says."""
     return getattr(rule, "onset", Onset.GRADUAL)
+
+
+def is_asked(rule: type[Rule] | Rule, came: Set[str]) -> bool:
+    """Whether a rule without an open finding is asked in a step without facts that brings these tags and paths."""
+    reads: tuple[str, ...] | None = getattr(rule, "reads", None)
+    return reads is None or any(tag in came for tag in reads)
 
 
 def claims_of(rule: type[Rule] | Rule) -> tuple[tuple[Cause, For | Against], ...]:

@@ -60,6 +60,7 @@ class LabelsInOrder:
     code: ClassVar[str] = "DAT008"
     name: ClassVar[str] = "labels-in-order"
     needs: ClassVar[tuple[str, ...]] = ("label/num_distinct", "label/std")
+    reads: ClassVar[tuple[str, ...]] = ("batch/size", "label/entropy", "label/mean", "label/std")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DATA_NOT_SHUFFLED: For("targets come in order"),
         Cause.DATA_DRIFT: Against("the order of the data explains the drift"),

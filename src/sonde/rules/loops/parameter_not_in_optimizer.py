@@ -71,6 +71,8 @@ class ParameterNotInOptimizer:
         outside, idle = stand(state.outside, look, "parameter-not-in-optimizer"), state.idle
         if not state.has_stepped:
             idle = stand(idle, look, "idle-optimizer")
+        if outside.since < 0 and idle.since < 0:
+            return state, ()
         name, rates = str(dict(idle.more).get("name", "")), look.scene.layers("lr")
         state = ParameterNotInOptimizerState(
             outside, idle, state.has_stepped or (idle.since >= 0 and rates is not None and name in rates.names)
