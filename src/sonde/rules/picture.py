@@ -10,7 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from sonde.rules.course import Course, line_through
+from sonde.rules.descents import Descent
+from sonde.rules.generalisation.epochs import Epochs
+from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.scene import Scene
+from sonde.rules.schedules.first_epoch import FirstEpoch
 from sonde.rules.targets import Targets
 from sonde.rules.upheavals import Upheaval
 from sonde.signals.ema import Ema, EmaState
@@ -86,6 +90,11 @@ class Picture(NamedTuple):
         is_alone: Whether there is one optimiser only, and nobody else trains what the loss passes through (the fact
             `other-player`). Several may be players of a game, whose losses and steps rise and fall with each other's.
         width: How wide the layers inside of the model are, where the run has a model table.
+        course: Of all losses.
+        descent: How straight the smoothed loss comes down.
+        evaluations: Validation losses, each with the training loss of its time.
+        epochs: The losses of whole epochs.
+        first_epoch: The losses and learning rates of the first one.
         acts: Whether the model seems to make what it is trained on (the fact `acts`), as in reinforcement learning.
     """
 
@@ -137,6 +146,11 @@ class Picture(NamedTuple):
     is_alone: bool = True
     acts: bool = False
     width: int | None = None
+    course: Course = Course()
+    descent: Descent = Descent()
+    evaluations: Evaluations = Evaluations()
+    epochs: Epochs = Epochs()
+    first_epoch: FirstEpoch = FirstEpoch()
 
     @property
     def progress(self) -> float:
@@ -277,9 +291,10 @@ class Pictures:
         rises = improvement_z < -5 or smooth_loss - loss_start > max(3 * scale, 0.2 * abs(loss_start))
         given_back = smooth_loss > max(2 * old.loss_best, 0.5 * (loss_start + old.loss_best))
         rises = rises or (old.loss_best > 0 and given_back and smooth_loss - old.loss_best > 2 * scale)
+        num_losses = old.num_losses + math.isfinite(loss)
         picture = Picture(
             step=scene.step,
-            num_losses=old.num_losses + bool(math.isfinite(loss)),
+            num_losses=num_losses,
             loss=loss,
             loss_z=loss_z,
             loss_median=loss_median,
@@ -326,6 +341,11 @@ class Pictures:
             is_alone=old.is_alone and scene.layers("grad/norm_applied") is None and not _is_said(scene, "other-player"),
             acts=old.acts or _is_said(scene, "acts"),
             width=old.width if scene.kinds.model is None else scene.kinds.model.width,
+            course=old.course.extended(loss),
+            descent=old.descent.after(num_losses, smooth_loss),
+            evaluations=old.evaluations.noted(scene),
+            epochs=old.epochs.noted(scene),
+            first_epoch=old.first_epoch.after(scene),
         )
         new = PictureState(
             picture,

@@ -24,11 +24,10 @@ _BETTER = 0.05
 
 
 class NoLearnableSignalState(NamedTuple):
-    """The entropy of the labels where preflight saw them, for how many steps the loss has stood there, all losses."""
+    """The entropy of the labels where preflight saw them, and for how many steps the loss has stood there."""
 
     labels: Standing = Standing()
     num_steps: int = 0
-    course: Course = Course()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +105,8 @@ class NoLearnableSignal:
         """Look at one more loss."""
         picture = look.picture
         labels = stand(state.labels, look, "labels")
-        state = state._replace(labels=labels, course=state.course.extended(picture.loss))
+        if labels is not state.labels:
+            state = state._replace(labels=labels)
         if picture.shares.num_values:
             return self._by_shares(state, look)
         trivial = picture.trivial if picture.trivial > 0 else labels.value
@@ -122,15 +122,16 @@ class NoLearnableSignal:
             and self._works(look)
         )
         num = state.num_steps + 1 if stands else 0
-        state = state._replace(num_steps=num)
+        if num != state.num_steps:
+            state = state._replace(num_steps=num)
         if num < self.patience:
             return state, ()
-        descent = state.course.descent()
+        descent = picture.course.descent()
         # A start above what ignoring the inputs gives comes down to it without any signal.
         from_above = is_known and descent is not None and descent.first > 1.01 * trivial
         if descent is not None and descent.t < -3 and not from_above:
             return state, ()
-        is_sure = most_fall(state.course) < self.hidden * picture.loss_start
+        is_sure = most_fall(picture.course) < self.hidden * picture.loss_start
         expected = trivial if is_known else picture.loss_start
         word = "guessing" if is_known else "its start"
         return state, (self._sighting(look, word, expected, num, is_sure),)

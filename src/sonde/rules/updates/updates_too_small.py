@@ -7,15 +7,14 @@ from typing import ClassVar, NamedTuple
 from sonde.core.quantities import amount
 from sonde.rules.cosines import take_cosine, typical
 from sonde.rules.depth import latest_matrices, latest_typical
-from sonde.rules.progress import Descent, DescentState, is_lost, is_slow, is_stuck
+from sonde.rules.progress import is_lost, is_slow, is_stuck
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
 
 class UpdatesTooSmallState(NamedTuple):
-    """The descent, the cosines, and steps in a row in which all layers hardly moved."""
+    """The cosines, and steps in a row in which all layers hardly moved."""
 
-    descent: DescentState = DescentState()
     cosines: tuple[float, ...] = ()
     num_small: int = 0
     since: int = -1
@@ -89,8 +88,9 @@ class UpdatesTooSmall:
     def step(self, state: UpdatesTooSmallState, look: Look) -> tuple[UpdatesTooSmallState, Sequence[Sighting]]:
         """Look at one more step."""
         picture = look.picture
-        descent, straightness = _DESCENT.step(state.descent, picture)
-        state = state._replace(descent=descent, cosines=take_cosine(state.cosines, look))
+        cosines = take_cosine(state.cosines, look)
+        if cosines is not state.cosines:
+            state = state._replace(cosines=cosines)
         layers = latest_matrices(look.scenes, "update/ratio")
         if layers is None:
             return state, ()
@@ -105,9 +105,7 @@ class UpdatesTooSmall:
             return state._replace(num_small=0, since=-1), ()
         state = state._replace(num_small=state.num_small + 1, since=state.since if state.num_small else picture.step)
         tiny = ratio < 0.4 * floor
-        slow = (is_stuck(picture, soon=tiny) and not is_lost(picture)) or (
-            picture.is_falling and is_slow(picture, straightness)
-        )
+        slow = (is_stuck(picture, soon=tiny) and not is_lost(picture)) or (picture.is_falling and is_slow(picture))
         slow = slow or moves_nothing
         patience = 0.6 * self.patience if tiny else self.patience
         if not moves_nothing and (state.num_small < patience or (picture.num_losses < 100 and not slow)):
@@ -123,6 +121,3 @@ class UpdatesTooSmall:
             message += f"; the loss began at {start} and is {now} after {picture.num_losses:,} steps"
         evidence = look.evidence(f"update/ratio@{layers.names[0]}", ratio, 2 * floor)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
-
-
-_DESCENT = Descent()
