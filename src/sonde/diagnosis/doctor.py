@@ -18,7 +18,7 @@ from sonde.rules.configuring import configured
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
 from sonde.rules.gradients.gain_drift import GainDrift
 from sonde.rules.picture import Pictures
-from sonde.rules.rule import Look, Rule, is_asked
+from sonde.rules.rule import Look, Rule, reads_of
 from sonde.rules.scene import Fact, Scene, Scenes
 from sonde.rules.tiers import bare
 from sonde.signals import states
@@ -56,9 +56,19 @@ class Doctor:
         self._ranking = Ranking(self._rules)
         self._awaited = {need for rule in self._rules for need in rule.needs}
         """Series that rules need and that have not come yet."""
+        self._readers: dict[str, list[str]] = {}
+        """The rules that read each tag or path; behind no tag at all those that are always asked."""
+        for rule in self._rules:
+            for tag in reads_of(rule):
+                self._readers.setdefault(tag, []).append(rule.code)
         self._chosen: dict[tuple[str, ...], tuple[Rule, ...]] = {}
         """The rules that are asked, by the tags and paths that a step brings and the findings that are open."""
         self._blind()
+        self._patient = {rule.code: waits for rule in self._rules if (waits := getattr(rule, "waits", None))}
+        self._waiting: dict[str, None] = {}
+        """The rules that wait for something that they cannot name."""
+        for code in self._patient:
+            self._see_waiting(code)
         self._step: int | None = None
         self._last = 0
         self._frames: list[Frame] = []
@@ -109,12 +119,15 @@ class Doctor:
         open_codes = ledger.open_codes
         for rule in self._asked(scene):
             code = rule.code
+            before = states[code]
             try:
-                states[code], sightings = rule.step(states[code], look)
+                states[code], sightings = rule.step(before, look)
                 if sightings or code in open_codes:
                     finding = ledger.take(rule, scene.step, sightings)
                     if finding is not None:
                         found.append(finding)
+                if code in self._patient and states[code] is not before:
+                    self._see_waiting(code)
             except _FAILURES as error:
                 self._leave_out(rule, f"failed at step {scene.step}: {error!r}")
                 self._chosen.clear()
@@ -137,9 +150,9 @@ class Doctor:
         return failed
 
     def _asked(self, scene: Scene) -> tuple[Rule, ...]:
-        """All where something was said; else those that read what came, and those whose findings are open."""
+        """All where something was said; else those that read what came, that wait, and whose findings are open."""
         open_codes = self._ledger.open_codes
-        brought = (*scene.tags(), "", *scene.paths(), "", *open_codes)
+        brought = (*scene.tags(), "", *scene.paths(), "", *open_codes, "", *self._waiting)
         chosen = self._chosen.get(brought)
         if chosen is None:
             came = {*scene.tags(), *(f"{path}@" for path in scene.paths())}
@@ -148,9 +161,15 @@ class Doctor:
                 self._blind()
             if len(self._chosen) >= _MOST_CHOSEN:
                 self._chosen.clear()
-            chosen = tuple(rule for rule in self._rules if rule.code in open_codes or is_asked(rule, came))
-            self._chosen[brought] = chosen
+            wanted = {*open_codes, *self._waiting}.union(*(self._readers.get(tag, ()) for tag in ("", *came)))
+            chosen = self._chosen[brought] = tuple(rule for rule in self._rules if rule.code in wanted)
         return tuple(self._rules) if scene.facts else chosen
+
+    def _see_waiting(self, code: str) -> None:
+        if self._patient[code](self._states[code]):
+            self._waiting[code] = None
+        else:
+            self._waiting.pop(code, None)
 
     def _blind(self) -> None:
         """Tell the ranking which rules have not had all that they need."""
@@ -235,6 +254,8 @@ class Doctor:
         self._not_measured, self._num_steps = dict(state["not_measured"]), state["num_steps"]
         self._awaited &= set(state["awaited"])
         self._chosen.clear()
+        for code in self._patient:
+            self._see_waiting(code)
         self._blind()
         self._ranking.note(self._picture_state.picture, self._circumstances)
 

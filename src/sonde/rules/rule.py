@@ -4,7 +4,7 @@ All that a rule is written with can be imported from here.
 """
 
 import enum
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, final
 
 from sonde.core.causes import Cause
@@ -138,8 +138,9 @@ class Rule(Protocol):
 
     A rule may also have an `onset` (`Onset.GRADUAL` otherwise), a `tier` (`rules.tiers.Tier.STABLE` otherwise), a
     `guide`, the name of the guide that its findings open (`sonde explain` lists them; that of its family otherwise),
-    and `reads`, tags and paths as in `needs`: then it is asked only in steps that bring one of them, or facts, and
-    while its finding is open. In other steps it would see nothing, and what it remembers would stay.
+    and `reads`, tags and paths as in `needs`: then it is asked only in steps that bring one of them, or facts, while
+    its finding is open, and while `waits(state)` says that it waits for something else. In other steps it would see
+    nothing, and what it remembers would stay.
     """
 
     code: ClassVar[str]
@@ -160,10 +161,10 @@ def onset_of(rule: type[Rule] | Rule) -> Onset:
     return getattr(rule, "onset", Onset.GRADUAL)
 
 
-def is_asked(rule: type[Rule] | Rule, came: Set[str]) -> bool:
-    """Whether a rule without an open finding is asked in a step without facts that brings these tags and paths."""
+def reads_of(rule: type[Rule] | Rule) -> tuple[str, ...]:
+    """The tags and paths of which one must have come for a rule to be asked; none but "" where it always is."""
     reads: tuple[str, ...] | None = getattr(rule, "reads", None)
-    return reads is None or any(tag in came for tag in reads)
+    return ("",) if reads is None else reads
 
 
 def claims_of(rule: type[Rule] | Rule) -> tuple[tuple[Cause, For | Against], ...]:

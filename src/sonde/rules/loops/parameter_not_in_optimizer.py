@@ -52,6 +52,7 @@ class ParameterNotInOptimizer:
     code: ClassVar[str] = "LOP003"
     name: ClassVar[str] = "parameter-not-in-optimizer"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.PARAMETER_NOT_IN_OPTIMIZER: For("parameters with gradients are in no optimiser"),
     }
@@ -64,6 +65,10 @@ class ParameterNotInOptimizer:
         """Before the first step."""
         return ParameterNotInOptimizerState()
 
+    def waits(self, state: ParameterNotInOptimizerState) -> bool:
+        """Whether something was said of an optimiser."""
+        return state.outside.since >= 0 or state.idle.since >= 0
+
     def step(
         self, state: ParameterNotInOptimizerState, look: Look
     ) -> tuple[ParameterNotInOptimizerState, Sequence[Sighting]]:
@@ -71,8 +76,6 @@ class ParameterNotInOptimizer:
         outside, idle = stand(state.outside, look, "parameter-not-in-optimizer"), state.idle
         if not state.has_stepped:
             idle = stand(idle, look, "idle-optimizer")
-        if outside.since < 0 and idle.since < 0:
-            return state, ()
         name, rates = str(dict(idle.more).get("name", "")), look.scene.layers("lr")
         state = ParameterNotInOptimizerState(
             outside, idle, state.has_stepped or (idle.since >= 0 and rates is not None and name in rates.names)

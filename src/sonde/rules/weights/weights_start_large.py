@@ -60,6 +60,7 @@ class WeightsStartLarge:
     name: ClassVar[str] = "weights-start-large"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.BAD_INITIALISATION: For("the first weights are far too large", when=When.ALARM, weight=3.0),
         Cause.LR_TOO_HIGH: Against("the weights were too large before the first step", when=When.ALARM),
@@ -80,6 +81,10 @@ class WeightsStartLarge:
     def init(self) -> WeightsStartLargeState:
         """Before the first step."""
         return WeightsStartLargeState()
+
+    def waits(self, state: WeightsStartLargeState) -> bool:
+        """Whether the first steps are not over."""
+        return not state.is_over
 
     def step(self, state: WeightsStartLargeState, look: Look) -> tuple[WeightsStartLargeState, Sequence[Sighting]]:
         """Look at the first weights, and at the first outputs that they give."""
