@@ -106,7 +106,8 @@ class UpdatesTooLarge:
         if layers is None or not layers.names:
             return state, ()
         ratio = latest_typical(look.scenes, "update/ratio")
-        if picture.best_step > state.peak_step + self.survived and picture.loss_best < 0.9 * picture.loss_start:
+        survived = picture.best_step > state.peak_step + self.survived and picture.loss_best < 0.9 * picture.loss_start
+        if state.peak and survived:
             state = state._replace(peak=0.0)
         if math.isfinite(ratio) and look.scene.layers("update/ratio") is not None:
             high = ratio > min(self.limit, 10 * phase_ceiling(picture))

@@ -89,28 +89,27 @@ class UpdatesTooSmall:
         """Look at one more step."""
         picture = look.picture
         cosines = take_cosine(state.cosines, look)
-        if cosines is not state.cosines:
-            state = state._replace(cosines=cosines)
         layers = latest_matrices(look.scenes, "update/ratio")
         if layers is None:
-            return state, ()
+            return state._replace(cosines=cosines), ()
         floor = 5e-4 if picture.step <= 1_000 else 5e-5 if picture.step <= 10_000 else 5e-6
         ratio = latest_typical(look.scenes, "update/ratio")
         settled = picture.phase is not Phase.WARMUP and picture.lr >= 0.5 * picture.lr_peak
         still = state.num_nothing >= 0 and 0 < ratio < self.nothing and settled
-        state = state._replace(num_nothing=state.num_nothing + 1 if still else -1)
-        moves_nothing = state.num_nothing > 0.6 * self.patience and picture.is_alone and picture.loss_start > 0
+        num_nothing = state.num_nothing + 1 if still else -1
+        moves_nothing = num_nothing > 0.6 * self.patience and picture.is_alone and picture.loss_start > 0
         healthy = picture.grad_norm > 0.1 * picture.grad_start or moves_nothing
         if not (0 < ratio < floor and settled and healthy) or picture.is_solved:
-            return state._replace(num_small=0, since=-1), ()
-        state = state._replace(num_small=state.num_small + 1, since=state.since if state.num_small else picture.step)
+            return UpdatesTooSmallState(cosines, num_nothing=num_nothing), ()
+        since = state.since if state.num_small else picture.step
+        state = UpdatesTooSmallState(cosines, state.num_small + 1, since, num_nothing)
         tiny = ratio < 0.4 * floor
         slow = (is_stuck(picture, soon=tiny) and not is_lost(picture)) or (picture.is_falling and is_slow(picture))
         slow = slow or moves_nothing
         patience = 0.6 * self.patience if tiny else self.patience
         if not moves_nothing and (state.num_small < patience or (picture.num_losses < 100 and not slow)):
             return state, ()
-        cosine = typical(state.cosines, 1)
+        cosine = typical(cosines, 1)
         tuned = picture.came_trained  # small steps are meant
         agrees = not cosine < self.agree or (picture.travelled < self.way and is_stuck(picture))
         severity = Severity.WARNING if slow and agrees and not tuned else Severity.INFO
