@@ -108,8 +108,8 @@ class Doctor:
         """Judge the step whose rows are all there."""
         if not self._frames and not _stand_alone(self._facts):
             return ()
-        frames = sorted(self._frames, key=lambda frame: frame.columns.table)
-        scene = self._scenes.take(self._last, frames, self._facts)
+        self._frames.sort(key=lambda frame: frame.columns.table)
+        scene = self._scenes.take(self._last, self._frames, self._facts)
         self._frames, self._facts, self._step = [], [], None
         self._picture_state, picture = self._pictures.step(self._picture_state, scene)
         self._num_steps += "loss" in scene or "lr" in scene or scene.layers("lr") is not None

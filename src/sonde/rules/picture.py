@@ -281,9 +281,10 @@ class Pictures:
         smooth_loss = averages[0]
         is_best = not smooth_loss >= old.loss_best and math.isfinite(smooth_loss)
         val = scene.value("val/loss")
-        ratio, start_norm = scene.value("update/ratio"), _median(first_norms)
+        ratio = scene.value("update/ratio")
+        start_norm = old.grad_start if first_norms is state.first_norms else _median(first_norms)
         usual_norm = max(math.exp(grad_median), start_norm) if math.isfinite(grad_median) else start_norm
-        loss_start = _median(first_losses)
+        loss_start = old.loss_start if first_losses is state.first_losses else _median(first_losses)
         rise = max(1.0, smooth_loss / loss_start) if loss_start > 0 else 1.0
         upheaval = state.upheaval.after(scene, usual_norm, rise=rise, is_best=is_best)
         targets = state.targets.after(scene)

@@ -117,7 +117,8 @@ class RobustZ:
 def _middles(rows: Float64) -> list[float]:
     """The middle of each row, as `medians.median` gives it; the oldest values of a row may be missing."""
     size = rows.shape[1]
-    ordered, middles = np.sort(rows, axis=1), []
+    ordered, middles = rows.copy(), []
+    ordered.sort(axis=1)
     for row in range(len(rows)):
         num = size - int(np.count_nonzero(np.isnan(rows[row]))) if math.isnan(rows.item(row, 0)) else size
         low, high = ordered.item(row, (num - 1) // 2), ordered.item(row, min(num // 2, size - 1))
