@@ -41,19 +41,25 @@ class Counting:
     code: ClassVar[str] = "TST002"
     name: ClassVar[str] = "counting"
     needs: ClassVar[tuple[str, ...]] = ("grad/rms@", "val/loss")
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {}
     quiet_steps: ClassVar[int] = 10
 
     def __init__(self) -> None:
         self.steps: list[int] = []
 
-    def init(self) -> None:
-        """Nothing."""
+    def init(self) -> int:
+        """Not asked yet."""
+        return 0
 
-    def step(self, state: None, look: Look) -> tuple[None, tuple[()]]:
+    def waits(self, state: int) -> bool:
+        """Whether it was asked at step 8, which it wants to be until step 10."""
+        return 8 <= state < 10
+
+    def step(self, state: int, look: Look) -> tuple[int, tuple[()]]:
         """Count."""
         self.steps.append(look.scene.step)
-        return None, ()
+        return look.scene.step, ()
 
 
 def rows(num: int) -> Iterator[Frame]:
@@ -139,17 +145,17 @@ def test_a_doctor_goes_on_from_what_another_knew() -> None:
     assert any(finding.severity.is_alarm for finding in whole.findings())
 
 
-def test_an_idle_rule_is_asked_again_when_its_first_series_comes_and_at_facts() -> None:
+def test_a_rule_is_asked_when_what_it_reads_comes_at_facts_and_while_it_waits() -> None:
     rule = Counting()
     doctor = Doctor([rule])
-    for step in range(1, 7):
+    for step in range(1, 13):
         doctor.frame(Frame(COLUMNS, step, 0.0, np.ones(3, np.float32)))
         if step == 2:
             doctor.event("skipped-step", {})
-        if step == 5:
+        if step in (5, 8):
             doctor.frame(Frame(LAYERS, step, 0.0, np.ones(2, np.float32)))
     doctor.settle()
-    assert rule.steps == [1, 2, 5, 6]
+    assert rule.steps == [2, 5, 8, 9, 10]
 
 
 def test_a_training_whose_steps_are_all_skipped_is_judged_although_no_row_comes() -> None:

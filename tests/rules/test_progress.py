@@ -71,5 +71,5 @@ def test_one_huge_loss_and_a_few_noisy_ones_do_not_lose_a_run() -> None:
 
 def test_a_descent_that_is_over_in_500_steps_at_its_pace_is_not_slow() -> None:
     quick, shallow = np.linspace(2.2, 1.5, 120).tolist(), np.linspace(2.2, 2.0, 120).tolist()
-    assert not is_slow(pictures(rows(120, loss=quick))[-1], 1.0)
-    assert is_slow(pictures(rows(120, loss=shallow))[-1], 1.0)
+    assert not is_slow(pictures(rows(120, loss=quick))[-1])
+    assert is_slow(pictures(rows(120, loss=shallow))[-1])

@@ -69,7 +69,9 @@ class Circumstances(NamedTuple):
         new = self._after_weights(scene)._after_outputs(scene)._after_rates(scene)
         known: dict[str, Any] = {}
         if not new.is_short and (model := scene.kinds.model) is not None:
-            known["is_short"] = not _SHORT.isdisjoint(model.dtypes)
+            is_short = not _SHORT.isdisjoint(model.dtypes)
+            if is_short is not new.is_short:
+                known["is_short"] = is_short
         if not new.is_sequence and "batch/size" in scene:
             known["is_sequence"] = "batch/sequence" in scene
         if not new.is_attentive and scene.layers("attn/entropy_relative") is not None:

@@ -18,12 +18,13 @@ from sonde.rules.configuring import configured
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
 from sonde.rules.gradients.gain_drift import GainDrift
 from sonde.rules.picture import Pictures
-from sonde.rules.rule import Look, Rule
+from sonde.rules.rule import Look, Rule, reads_of
 from sonde.rules.scene import Fact, Scene, Scenes
 from sonde.rules.tiers import bare
 from sonde.signals import states
 
 _FAILURES = (Exception, SystemExit)  # a rule of somebody else's may do anything
+_MOST_CHOSEN = 256  # a run has a few dozen mixtures of tables
 _MANY_SKIPPED = 40  # steps in a row: a scaler that halves its scale each time has none left to try
 
 
@@ -55,12 +56,19 @@ class Doctor:
         self._ranking = Ranking(self._rules)
         self._awaited = {need for rule in self._rules for need in rule.needs}
         """Series that rules need and that have not come yet."""
-        self._asked: list[Rule] = []
-        self._waiting: frozenset[str] = frozenset()
-        """Rules of which no series has come …"""
-        self._idle: set[str] = set()
-        """… and those of them that took no notice of the last step at which they were asked."""
-        self._choose()
+        self._readers: dict[str, list[str]] = {}
+        """The rules that read each tag or path; behind no tag at all those that are always asked."""
+        for rule in self._rules:
+            for tag in reads_of(rule):
+                self._readers.setdefault(tag, []).append(rule.code)
+        self._chosen: dict[tuple[str, ...], tuple[Rule, ...]] = {}
+        """The rules that are asked, by the tags and paths that a step brings and the findings that are open."""
+        self._blind()
+        self._patient = {rule.code: waits for rule in self._rules if (waits := getattr(rule, "waits", None))}
+        self._waiting: dict[str, None] = {}
+        """The rules that wait for something that they cannot name."""
+        for code in self._patient:
+            self._see_waiting(code)
         self._step: int | None = None
         self._last = 0
         self._frames: list[Frame] = []
@@ -100,18 +108,16 @@ class Doctor:
         """Judge the step whose rows are all there."""
         if not self._frames and not _stand_alone(self._facts):
             return ()
-        frames = sorted(self._frames, key=lambda frame: frame.columns.table)
-        scene = self._scenes.take(self._last, frames, self._facts)
+        self._frames.sort(key=lambda frame: frame.columns.table)
+        scene = self._scenes.take(self._last, self._frames, self._facts)
         self._frames, self._facts, self._step = [], [], None
         self._picture_state, picture = self._pictures.step(self._picture_state, scene)
         self._num_steps += "loss" in scene or "lr" in scene or scene.layers("lr") is not None
-        self._look_for(scene)
         look = Look(scene, self._scenes, picture)
         found: list[Finding] = []
         states, ledger = self._states, self._ledger
-        open_codes, waiting = ledger.open_codes, self._waiting
-        idle = set() if scene.facts else set(self._idle)
-        for rule in tuple(self._rules if scene.facts else self._asked):  # facts may concern those without series too
+        open_codes = ledger.open_codes
+        for rule in self._asked(scene):
             code = rule.code
             before = states[code]
             try:
@@ -120,15 +126,11 @@ class Doctor:
                     finding = ledger.take(rule, scene.step, sightings)
                     if finding is not None:
                         found.append(finding)
+                if code in self._patient and states[code] is not before:
+                    self._see_waiting(code)
             except _FAILURES as error:
                 self._leave_out(rule, f"failed at step {scene.step}: {error!r}")
-                self._choose()
-                continue
-            if code in waiting and states[code] is before and not sightings and code not in open_codes:
-                idle.add(code)
-        if idle != self._idle:
-            self._idle = idle
-            self._choose()
+                self._chosen.clear()
         self._derive(scene)
         self._circumstances = self._circumstances.after(scene)
         self._ranking.note(picture, self._circumstances)
@@ -147,21 +149,31 @@ class Doctor:
         failed, self._newly_failed = self._newly_failed, {}
         return failed
 
-    def _look_for(self, scene: Scene) -> None:
-        """Which series have come."""
-        new = (scene.tags() & self._awaited) | {f"{path}@" for path in scene.paths() & self._awaited_paths}
-        if new:
-            self._awaited -= new
-            self._choose()
+    def _asked(self, scene: Scene) -> tuple[Rule, ...]:
+        """All where something was said; else those that read what came, that wait, and whose findings are open."""
+        open_codes = self._ledger.open_codes
+        brought = (*scene.tags(), "", *scene.paths(), "", *open_codes, "", *self._waiting)
+        chosen = self._chosen.get(brought)
+        if chosen is None:
+            came = {*scene.tags(), *(f"{path}@" for path in scene.paths())}
+            if not self._awaited.isdisjoint(came):
+                self._awaited -= came
+                self._blind()
+            if len(self._chosen) >= _MOST_CHOSEN:
+                self._chosen.clear()
+            wanted = {*open_codes, *self._waiting}.union(*(self._readers.get(tag, ()) for tag in ("", *came)))
+            chosen = self._chosen[brought] = tuple(rule for rule in self._rules if rule.code in wanted)
+        return tuple(self._rules) if scene.facts else chosen
 
-    def _choose(self) -> None:
-        """Which rules are asked, and which have not had all that they need."""
-        awaited = self._awaited
-        self._awaited_paths = {need[:-1] for need in awaited if need.endswith("@")}
-        self._waiting = frozenset(rule.code for rule in self._rules if is_idle_without(rule, awaited))
-        self._idle &= self._waiting
-        self._asked = [rule for rule in self._rules if rule.code not in self._idle]
-        self._ranking.blind(rule.code for rule in self._rules if awaited.intersection(rule.needs))
+    def _see_waiting(self, code: str) -> None:
+        if self._patient[code](self._states[code]):
+            self._waiting[code] = None
+        else:
+            self._waiting.pop(code, None)
+
+    def _blind(self) -> None:
+        """Tell the ranking which rules have not had all that they need."""
+        self._ranking.blind(rule.code for rule in self._rules if self._awaited.intersection(rule.needs))
 
     def _derive(self, scene: Scene) -> None:
         for table, derived in self._derived.items():
@@ -241,7 +253,10 @@ class Doctor:
         self._facts = [Fact(kind, data) for kind, data in state["facts"]]
         self._not_measured, self._num_steps = dict(state["not_measured"]), state["num_steps"]
         self._awaited &= set(state["awaited"])
-        self._choose()
+        self._chosen.clear()
+        for code in self._patient:
+            self._see_waiting(code)
+        self._blind()
         self._ranking.note(self._picture_state.picture, self._circumstances)
 
     def findings(self) -> tuple[Finding, ...]:
@@ -269,15 +284,6 @@ def _stand_alone(facts: Sequence[Fact]) -> bool:
 def _refusals(name: str, refusal: type[Exception]) -> tuple[type[Exception], ...]:
     """What may be wrong with the state of a rule of another package, and not with one of Sonde's own."""
     return () if rule_of(name) in (None, *own_rules()) else (refusal,)
-
-
-def is_idle_without(rule: Rule, awaited: set[str]) -> bool:
-    """Whether a rule that takes no notice of a step takes none of the next ones either, while these series do not come.
-
-    So it is where all that it needs is among them. Only those that need the loss or the rate, which hardly any run is
-    without, may look for something else meanwhile.
-    """
-    return bool(rule.needs) and awaited.issuperset(rule.needs) and not {"loss", "lr"}.intersection(rule.needs)
 
 
 def _derived(rule: Rule) -> Iterable[tuple[str, GainMonitor | PostEpoch]]:

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-
 from sonde.core.causes import Cause
 from sonde.core.findings import Finding
 from sonde.core.groups import groups
@@ -93,7 +91,7 @@ class PostEpoch:
             state.epochs.noted(scene),
             ratio if math.isfinite(ratio) else state.ratio,
             lr if math.isfinite(lr) else state.lr,
-            float(np.fmax(state.lr_peak, lr)),
+            lr if lr > state.lr_peak or math.isnan(state.lr_peak) else state.lr_peak,
             state.first.after(scene),
         )
         if not state.epochs.ended_at(scene.step):

@@ -13,13 +13,14 @@ from sonde.core.records import Float64
 from sonde.probes.apart import apart
 from sonde.probes.facts import Facts
 from sonde.probes.hooks import Hooks, first_tensor, readable
-from sonde.probes.parameters import embedding_tables, of_groups, of_models, parameter_names, weights_of
+from sonde.probes.parameters import embedding_tables, of_groups, of_models, parameter_names
 from sonde.probes.settings import on_host
 from sonde.probes.stacks import user_line
 
 _STEPS = 3
 """Steps of an optimiser after which something is said."""
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 
 
 @final
@@ -39,7 +40,7 @@ class Membership:
 
     `value` is the share of all elements of the models' parameters; of frozen ones `fresh` is the share of the elements
     of matrices (embeddings apart) that look as torch initialises `Linear` and convolutions, uniform within
-    ±1/√fan_in: a frozen layer that was never trained.
+    ±1/√fan_in, and recurrent layers, uniform within ±1/√(hidden size): a frozen layer that was never trained.
     """
 
     def __init__(self, models: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer], facts: Facts) -> None:
@@ -162,8 +163,8 @@ class Membership:
         self._tell_frozen("frozen-parameter", [p for p in unmoved if not p.requires_grad], line)
 
     def _tell_frozen(self, check: str, found: list[Tensor], line: str | None) -> None:
-        layers = weights_of(self._models, _LAYERS)
-        looked_at = [p for p in found if id(p) in layers and readable(p) and p.numel() >= 32]
+        bounds = _bounds(self._models)
+        looked_at = [p for p in found if id(p) in bounds and readable(p) and p.numel() >= 32]
         looked_at = [p for p in looked_at if p.device == looked_at[0].device]
         tables = embedding_tables(self._models)
         total = sum(p.numel() for p in of_models(self._models) if p.dim() > 1 and id(p) not in tables)
@@ -171,7 +172,7 @@ class Membership:
         def judge(numbers: Float64) -> None:
             fresh = 0
             for parameter, (std, largest) in zip(looked_at, numbers.reshape(-1, 2), strict=True):
-                bound = (parameter.numel() / parameter.shape[0]) ** -0.5
+                bound = bounds[id(parameter)]
                 if 0.8 * bound < largest <= 1.001 * bound and 0.85 < std * 3**0.5 / bound < 1.15:
                     fresh += parameter.numel()
             self._tell(check, found, line, fresh=fresh / max(1, total))
@@ -201,3 +202,16 @@ def _ids(modules: Iterable[nn.Module]) -> set[int]:
 
 def _with_gradient(optimizer: Optimizer) -> set[int]:
     return {id(p) for p in of_groups(optimizer) if p.grad is not None}
+
+
+def _bounds(models: Mapping[str, nn.Module]) -> dict[int, float]:
+    """How far out torch initialises the weights of layers, by their `id`."""
+    bounds = {}
+    for module in (module for model in models.values() for module in model.modules()):
+        own = vars(module)["_parameters"]  # what a parametrisation computes is none
+        if isinstance(module, _LAYERS) and (weight := own.get("weight")) is not None and weight.dim() > 1:
+            bounds[id(weight)] = (weight.numel() / weight.shape[0]) ** -0.5
+        elif isinstance(module, _RECURRENT):
+            weights = [p for name, p in own.items() if name.startswith("weight") and p is not None]
+            bounds |= dict.fromkeys(map(id, weights), module.hidden_size**-0.5)
+    return bounds

@@ -124,6 +124,7 @@ DOOR = Door(
         "WGT007": "sonde.rules.weights.weights_compound:WeightsCompound",
         "WGT008": "sonde.rules.weights.weights_start_over:WeightsStartOver",
         "WGT009": "sonde.rules.weights.weights_start_large:WeightsStartLarge",
+        "WGT010": "sonde.rules.weights.weights_start_small:WeightsStartSmall",
     },
     accepts=check,
 )

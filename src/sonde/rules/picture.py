@@ -10,7 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from sonde.rules.course import Course, line_through
+from sonde.rules.descents import Descent
+from sonde.rules.fresh import fresh_share
+from sonde.rules.generalisation.epochs import Epochs
+from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.scene import Scene
+from sonde.rules.schedules.first_epoch import FirstEpoch
 from sonde.rules.targets import Targets
 from sonde.rules.upheavals import Upheaval
 from sonde.signals.ema import Ema, EmaState
@@ -85,7 +90,13 @@ class Picture(NamedTuple):
         beta2: The decay of their running squares, where they keep some, likewise.
         is_alone: Whether there is one optimiser only, and nobody else trains what the loss passes through (the fact
             `other-player`). Several may be players of a game, whose losses and steps rise and fall with each other's.
+        fresh: The share of linear and convolutional layers whose first weights look newly made; NaN where unknown.
         width: How wide the layers inside of the model are, where the run has a model table.
+        course: Of all losses.
+        descent: How straight the smoothed loss comes down.
+        evaluations: Validation losses, each with the training loss of its time.
+        epochs: The losses of whole epochs.
+        first_epoch: The losses and learning rates of the first one.
         acts: Whether the model seems to make what it is trained on (the fact `acts`), as in reinforcement learning.
     """
 
@@ -136,7 +147,13 @@ class Picture(NamedTuple):
     beta2: float = float("nan")
     is_alone: bool = True
     acts: bool = False
+    fresh: float = float("nan")
     width: int | None = None
+    course: Course = Course()
+    descent: Descent = Descent()
+    evaluations: Evaluations = Evaluations()
+    epochs: Epochs = Epochs()
+    first_epoch: FirstEpoch = FirstEpoch()
 
     @property
     def progress(self) -> float:
@@ -267,9 +284,10 @@ class Pictures:
         smooth_loss = averages[0]
         is_best = not smooth_loss >= old.loss_best and math.isfinite(smooth_loss)
         val = scene.value("val/loss")
-        ratio, start_norm = scene.value("update/ratio"), _median(first_norms)
+        ratio = scene.value("update/ratio")
+        start_norm = old.grad_start if first_norms is state.first_norms else _median(first_norms)
         usual_norm = max(math.exp(grad_median), start_norm) if math.isfinite(grad_median) else start_norm
-        loss_start = _median(first_losses)
+        loss_start = old.loss_start if first_losses is state.first_losses else _median(first_losses)
         rise = max(1.0, smooth_loss / loss_start) if loss_start > 0 else 1.0
         upheaval = state.upheaval.after(scene, usual_norm, rise=rise, is_best=is_best)
         targets = state.targets.after(scene)
@@ -277,9 +295,10 @@ class Pictures:
         rises = improvement_z < -5 or smooth_loss - loss_start > max(3 * scale, 0.2 * abs(loss_start))
         given_back = smooth_loss > max(2 * old.loss_best, 0.5 * (loss_start + old.loss_best))
         rises = rises or (old.loss_best > 0 and given_back and smooth_loss - old.loss_best > 2 * scale)
+        num_losses = old.num_losses + math.isfinite(loss)
         picture = Picture(
             step=scene.step,
-            num_losses=old.num_losses + bool(math.isfinite(loss)),
+            num_losses=num_losses,
             loss=loss,
             loss_z=loss_z,
             loss_median=loss_median,
@@ -325,7 +344,13 @@ class Pictures:
             beta2=_of_groups(scene, "optimizer/beta2", old.beta2),
             is_alone=old.is_alone and scene.layers("grad/norm_applied") is None and not _is_said(scene, "other-player"),
             acts=old.acts or _is_said(scene, "acts"),
+            fresh=fresh_share(scene) if math.isnan(old.fresh) else old.fresh,
             width=old.width if scene.kinds.model is None else scene.kinds.model.width,
+            course=old.course.extended(loss),
+            descent=old.descent.after(num_losses, smooth_loss),
+            evaluations=old.evaluations.noted(scene),
+            epochs=old.epochs.noted(scene),
+            first_epoch=old.first_epoch.after(scene),
         )
         new = PictureState(
             picture,

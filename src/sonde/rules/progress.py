@@ -1,7 +1,6 @@
 """How badly a training does, as rules of gradients and layers ask it: strictly, so that healthy runs pass."""
 
 import math
-from typing import NamedTuple
 
 from sonde.rules.picture import Picture
 
@@ -54,39 +53,7 @@ def is_hurt(picture: Picture, *, soon: bool = False) -> bool:
     return is_stuck(picture, soon=soon) or is_lost(picture)
 
 
-class DescentState(NamedTuple):
-    """Smoothed losses at equal distances over the whole run, at most 32, and the distance."""
-
-    losses: tuple[float, ...] = ()
-    stride: int = 10
-
-
-class Descent:
-    """Tells a straight, shallow descent from one that slows down: what too small steps look like.
-
-    Straightness is the fall over the newer half of the run over that over its older half: 1 a line, near 0 a curve that
-    has settled. Its memory is 32 losses, of which every second one is forgotten when they are full.
-    """
-
-    def init(self) -> DescentState:
-        """Before the first step."""
-        return DescentState()
-
-    def step(self, state: DescentState, picture: Picture) -> tuple[DescentState, float]:
-        """The straightness after one more step, NaN below eight remembered losses or where nothing fell at first."""
-        losses, stride = state
-        if picture.num_losses and picture.num_losses % stride == 0 and math.isfinite(picture.loss_smooth):
-            losses = (*losses, picture.loss_smooth)
-            if len(losses) >= 32:
-                losses, stride = losses[1::2], 2 * stride
-        if len(losses) < 8:
-            return DescentState(losses, stride), float("nan")
-        middle = losses[len(losses) // 2]
-        before, after = losses[0] - middle, middle - losses[-1]
-        return DescentState(losses, stride), after / before if before > 0 else float("nan")
-
-
-def is_slow(picture: Picture, straightness: float, *, most: float = 0.5) -> bool:
+def is_slow(picture: Picture, *, most: float = 0.5) -> bool:
     """Whether the loss falls, or creeps, along a shallow line: after 100 losses less than `most` of it is gone.
 
     Nor is it slow where it would be gone in 500 steps at its pace so far.
@@ -95,4 +62,4 @@ def is_slow(picture: Picture, straightness: float, *, most: float = 0.5) -> bool
         return False
     if 500 * picture.progress > picture.num_losses:
         return False
-    return bool(picture.loss_smooth > (1 - most) * picture.loss_start and straightness > 0.5)
+    return picture.loss_smooth > (1 - most) * picture.loss_start and picture.descent.straightness > 0.5

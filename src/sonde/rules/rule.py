@@ -132,14 +132,15 @@ class Rule(Protocol):
     Attributes:
         code: Three letters of its family and three digits, never used again.
         name: The condition in kebab-case, never the cure.
-        needs: The tags (`loss`) and paths of layers (`grad/rms@`) without which it abstains. As long as none of them
-            has come, a rule that gives its very state back is asked again at the next facts only; one that needs the
-            loss or the rate is always asked.
+        needs: The tags (`loss`) and paths of layers (`grad/rms@`) without which it abstains.
         points_to: Which causes the condition speaks for or against, from the closed vocabulary, and why.
         quiet_steps: After so many steps without a sighting the finding is closed.
 
-    A rule may also have an `onset` (`Onset.GRADUAL` otherwise), a `tier` (`rules.tiers.Tier.STABLE` otherwise) and a
-    `guide`, the name of the guide that its findings open (`sonde explain` lists them; that of its family otherwise).
+    A rule may also have an `onset` (`Onset.GRADUAL` otherwise), a `tier` (`rules.tiers.Tier.STABLE` otherwise), a
+    `guide`, the name of the guide that its findings open (`sonde explain` lists them; that of its family otherwise),
+    and `reads`, tags and paths as in `needs`: then it is asked only in steps that bring one of them, or facts, while
+    its finding is open, and while `waits(state)` says that it waits for something else. In other steps it would see
+    nothing, and what it remembers would stay.
     """
 
     code: ClassVar[str]
@@ -158,6 +159,12 @@ class Rule(Protocol):
 def onset_of(rule: type[Rule] | Rule) -> Onset:
     """What the first step of its findings says."""
     return getattr(rule, "onset", Onset.GRADUAL)
+
+
+def reads_of(rule: type[Rule] | Rule) -> tuple[str, ...]:
+    """The tags and paths of which one must have come for a rule to be asked; none but "" where it always is."""
+    reads: tuple[str, ...] | None = getattr(rule, "reads", None)
+    return ("",) if reads is None else reads
 
 
 def claims_of(rule: type[Rule] | Rule) -> tuple[tuple[Cause, For | Against], ...]:

@@ -141,12 +141,14 @@ class Scenes:
         """The scene of a step, from all of its rows."""
         scalars: dict[str, float] = {}
         layers: dict[str, list[Layers]] = {}
-        for frame in sorted(frames, key=lambda frame: frame.columns.table != "step"):  # whose norm says what to look at
+        if len(frames) > 1:  # the norm of the step says what to look at
+            frames = sorted(frames, key=lambda frame: frame.columns.table != "step")
+        for frame in frames:
             if frame.columns.bins > 1:
                 continue
             split = self._split(frame.columns)
             missing = is_missing(frame.values)
-            some_missing = bool(missing.any())
+            some_missing = np.count_nonzero(missing) > 0
             wide = frame.values.astype(np.float64)
             if split.tags:
                 tags, numbers = split.tags, wide[split.places].tolist()
@@ -161,7 +163,7 @@ class Scenes:
                 values, names = wide[group.places], group.names
                 if some_missing:
                     there = ~missing[group.places]
-                    if not there.all():
+                    if np.count_nonzero(there) < len(names):
                         values = values[there]
                         names = tuple(name for name, is_there in zip(names, there, strict=True) if is_there)
                 if names:

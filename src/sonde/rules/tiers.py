@@ -54,6 +54,7 @@ class _Informing:
     def __init__(self, rule: Rule) -> None:
         self.code, self.name, self.needs, self.points_to = rule.code, rule.name, rule.needs, rule.points_to
         self.quiet_steps, self.onset = rule.quiet_steps, onset_of(rule)
+        self.reads, self.waits = getattr(rule, "reads", None), getattr(rule, "waits", None)
         self.rule = rule
 
     def init(self) -> Any:

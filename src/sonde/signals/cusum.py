@@ -86,7 +86,7 @@ class Cusum:
                 z = min(max(value, -self.clip), self.clip)
                 ups[tag] = max(0.0, ups[tag] + z - self.slack)
                 downs[tag] = max(0.0, downs[tag] - z - self.slack)
-        up, down = np.array(ups, np.float64), np.array(downs, np.float64)
+        up, down = np.array((ups, downs), np.float64)
         rose, fell = up > self.threshold, down > self.threshold
         if max((*ups, *downs), default=0.0) > self.threshold:
             return CusumState(np.where(rose, 0.0, up), np.where(fell, 0.0, down)), CusumOut(up, down, rose, fell)

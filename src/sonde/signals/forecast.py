@@ -112,6 +112,11 @@ class Forecast:
             return self._few(state, values)
         start, level, trend, scale, rest, squares, products = state
         running, taken = np.isfinite(level), np.isfinite(values)
+        if not np.count_nonzero(running):
+            early = windows.slide(start, values)
+            if np.count_nonzero(np.isnan(early[:, 0])) == len(early):
+                unknown = np.full(len(values), np.nan)
+                return ForecastState(early, *state[1:]), ForecastOut(unknown, unknown, unknown)
         smooth = level + trend
         with np.errstate(invalid="ignore", divide="ignore"):
             expected = smooth + _correlation(squares, products) * rest

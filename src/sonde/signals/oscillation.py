@@ -83,8 +83,11 @@ class Oscillation:
     def judge(self, state: OscillationState) -> OscillationOut:
         """The shape of the values that were taken."""
         window = state.window
-        if len(window) == 1 and math.isfinite(window.sum()) and (found := self._whole(window[0])) is not None:
-            return found
+        if len(window) == 1:
+            if math.isnan(window.item(0, -self.min_values)):
+                return OscillationOut(*[np.full(1, np.nan)] * 4, np.zeros(1, np.int64))
+            if not math.isnan(window.item(0)) and (found := self._whole(window[0])) is not None:
+                return found
         known = np.isfinite(window[:, -self.min_values])
         gaps = np.diff(window, axis=1)
         seen = np.isfinite(gaps)

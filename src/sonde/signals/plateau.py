@@ -91,8 +91,11 @@ class Plateau:
     def judge(self, state: PlateauState) -> PlateauOut:
         """How the values that were taken moved."""
         window = state.window
-        if len(window) == 1 and math.isfinite(window.sum()) and (found := self._whole(window[0])) is not None:
-            return found
+        if len(window) == 1:
+            if math.isnan(window.item(0)):  # the oldest is the last to come
+                return PlateauOut(*[np.full(1, np.nan)] * 4)
+            if (found := self._whole(window[0])) is not None:
+                return found
         w = self.half
         before, after = median(window[:, :w]), median(window[:, w:])
         before = np.where(np.isfinite(window[:, 0]), before, np.nan)

@@ -98,25 +98,29 @@ class RobustZ:
         return RobustZOut(z, median, scale)
 
     def _few(self, past: Float64, values: Float64) -> RobustZOut | None:
-        """The same for few tags whose windows are full and hold different numbers; else None."""
-        medians = _middles(np.sort(past, axis=1))
-        if any(map(math.isnan, medians)):
-            return None
-        mads = _middles(np.sort(np.abs(past - np.array(medians)[:, None]), axis=1))
-        if not all(mads):
-            return None
+        """The same for few tags whose windows hold different numbers; else None."""
+        known = [not math.isnan(past.item(tag, -self.min_values)) for tag in range(len(past))]
+        medians = _middles(past)
+        mads = _middles(np.abs(past - np.array(medians)[:, None]))
         rows = []
-        for value, median, mad in zip(values.tolist(), medians, mads, strict=True):
+        for value, median, mad, is_known in zip(values.tolist(), medians, mads, known, strict=True):
+            if not is_known:
+                rows.append((math.nan, math.nan, math.nan))
+                continue
+            if not mad:
+                return None
             scale = max(NORMAL_FROM_MAD * mad, self.floor * abs(median))
             rows.append((((value - median) / scale) if math.isfinite(value) else math.nan, median, scale))
         return RobustZOut(*np.array(rows).T)
 
 
-def _middles(ordered: Float64) -> list[float]:
-    """The middle of each sorted row, as `medians.median` gives it; NaN where one has a gap."""
-    num, size = ordered.shape
-    middles = []
-    for row in range(num):
-        low, high = ordered.item(row, (size - 1) // 2), ordered.item(row, size // 2)
-        middles.append(math.nan if math.isnan(ordered.item(row, size - 1)) else low + (high - low) / 2)
+def _middles(rows: Float64) -> list[float]:
+    """The middle of each row, as `medians.median` gives it; the oldest values of a row may be missing."""
+    size = rows.shape[1]
+    ordered, middles = rows.copy(), []
+    ordered.sort(axis=1)
+    for row in range(len(rows)):
+        num = size - int(np.count_nonzero(np.isnan(rows[row]))) if math.isnan(rows.item(row, 0)) else size
+        low, high = ordered.item(row, (num - 1) // 2), ordered.item(row, min(num // 2, size - 1))
+        middles.append(low + (high - low) / 2)
     return middles

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,12 @@ import pytest
 
 from sonde.core.findings import Finding
 from sonde.core.frames import Columns, Frame
-from sonde.diagnosis.doctor import Doctor, is_idle_without
+from sonde.diagnosis.doctor import Doctor
 from sonde.diagnosis.replay import replay
 from sonde.rules.catalogue import own_rules
 from sonde.rules.configuring import configured
 from sonde.rules.picture import Pictures
-from sonde.rules.rule import HEADINGS, Look, Rule, Sighting, claims_of
+from sonde.rules.rule import HEADINGS, Look, Rule, Sighting, claims_of, reads_of
 from sonde.rules.scene import Scenes
 from sonde.rules.shape import check
 from sonde.rules.tiers import bare
@@ -93,15 +94,19 @@ class RuleSuite:
             assert not doctor.frame(Frame(columns, step, 0.0, np.array([step], np.float32)))
         assert doctor.diagnosis("run").not_measured == ()
 
-    def test_while_it_lacks_its_series_it_takes_no_notice_or_always_does(self, rule: type[Rule]) -> None:
-        asked = rule()
-        state, is_idle = asked.init(), False
-        others = sorted({need for kind in own_rules() for need in kind.needs} - set(rule.needs))
-        rows = _rows(others, 100) if is_idle_without(asked, set(rule.needs)) else []
-        for look in looks(rows):
+    def test_it_takes_no_notice_of_steps_without_what_it_reads(self, rule: type[Rule], rows: Sequence[Frame]) -> None:
+        asked, reads = rule(), reads_of(rule)
+        others = sorted({need for kind in own_rules() for need in kind.needs} - {*reads, *rule.needs})
+        later = [replace(frame, step=frame.step + rows[-1].step) for frame in _rows(others, 100)]
+        state, seen, waits = asked.init(), -rule.quiet_steps, getattr(asked, "waits", lambda state: False)
+        for look in looks([*rows, *later] if "" not in reads else []):
+            brought = any(read.strip("@") in {*look.scene.tags(), *look.scene.paths()} for read in reads)
+            is_open = look.scene.step - seen <= rule.quiet_steps
             new, sightings = asked.step(state, look)
-            assert not is_idle or (new is state and not sightings), "it would not have been asked any more"
-            state, is_idle = new, new is state and not sightings
+            if not (brought or is_open or waits(state)):
+                assert _plain(new) == _plain(state), "it would not have been asked"
+                assert not sightings
+            state, seen = new, look.scene.step if sightings else seen
 
     def test_a_message_is_one_sentence_without_full_stop(self, rule: type[Rule], rows: Sequence[Frame]) -> None:
         for sighting in sightings_of(rule(), rows):

@@ -19,8 +19,8 @@ _log = logger("sonde.monitor")
 
 Where = Literal["process", "thread", "off"]
 
-BEHIND_BYTES = 1 << 18
-"""Of messages that wait: some thousand rows, which take the doctor a second or two."""
+BEHIND_BYTES = 1 << 17
+"""Of messages that wait: a thousand rows or two, which take the doctor half a second."""
 
 _GATHER_S = 0.02
 _MOST_AT_ONCE = 1000

@@ -11,7 +11,7 @@ import numpy as np
 
 from sonde.core import strict_json
 from sonde.core.findings import Finding
-from sonde.core.frames import Columns, Frame
+from sonde.core.frames import Columns, Detail, Frame, is_missing
 from sonde.core.late_rows import as_known
 from sonde.core.records import Recorder
 from sonde.monitor.doctor import wire
@@ -33,7 +33,7 @@ class Host:
 
     Rows and events come from one thread, in the order of their steps, as a replay of the run reads them: so both find
     the same. Only where steps come faster than they can be judged (a thousand in a second) is the doctor spared rows:
-    the rows of single steps, as long as loss and gradient norm are usual ones. It is said once.
+    those of steps, and of their layers, as long as loss and gradient norm are usual ones. It is said once.
 
     Args:
         recorder: Where rows, events and findings go.
@@ -76,6 +76,8 @@ class Host:
         self._find_model, self._model = model, None
         self._usual_norm = math.inf
         """The gradient norm of the last step that the doctor was told."""
+        self._spared: int | None = None
+        """The step whose rows the doctor is spared."""
         self._send_place()
 
     @property
@@ -98,7 +100,10 @@ class Host:
         if frame.columns.bins > 1 or not frame.columns.width:
             return
         self._told = frame.step
-        if self._doctor.waiting_bytes <= BEHIND_BYTES or not self._is_usual(frame):
+        if frame.columns.table == "step":  # the first of its step's rows
+            is_spared = self._doctor.waiting_bytes > BEHIND_BYTES and self._is_usual(frame)
+            self._spared = frame.step if is_spared else None
+        if self._spared != frame.step or not (frame.columns.table == "step" or _is_of_layers(frame)):
             self._doctor.send(wire.FRAME, as_known(frame))
         elif not self._was_behind:
             self._was_behind = True
@@ -170,9 +175,7 @@ class Host:
             self._doctor.send(wire.MODEL, model)
 
     def _is_usual(self, frame: Frame) -> bool:
-        """Whether a row is that of a step with a loss and a gradient norm as usual."""
-        if frame.columns.table != "step":
-            return False
+        """Whether a step's row has a loss and a gradient norm as usual."""
         row: dict[str, float] = dict(zip(frame.columns.tags, frame.values.tolist(), strict=True))
         norm = row.get("grad/norm", 0.0)
         if not norm <= _UNUSUAL * self._usual_norm:
@@ -220,6 +223,12 @@ class Host:
             columns = self._columns[names] = Columns(table, tuple(values))
         numbers = np.array([strict_json.to_number(value) for value in values.values()], np.float32)
         return Frame(columns, step, time.time(), numbers)
+
+
+def _is_of_layers(frame: Frame) -> bool:
+    """Whether a row is about layers, and nothing in it is NaN or infinite."""
+    is_known = np.isfinite(frame.values) | is_missing(frame.values)
+    return frame.columns.detail is Detail.LAYER and bool(is_known.all())
 
 
 def _findings(plain: Any) -> tuple[Finding, ...]:

@@ -57,6 +57,7 @@ class ActivationsExplode:
     code: ClassVar[str] = "ACT003"
     name: ClassVar[str] = "activations-explode"
     needs: ClassVar[tuple[str, ...]] = ("act/absmax@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.ACTIVATION_EXPLOSION: (For("activations grow at every measurement"), For(when=When.ALARM)),
     }

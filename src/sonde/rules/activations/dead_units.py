@@ -22,7 +22,6 @@ class DeadUnitsState(NamedTuple):
     num_looks: tuple[int, ...] = ()
     first: tuple[float, ...] = ()
     constant: tuple[tuple[str, int], ...] = ()
-    since: int = -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +67,7 @@ class DeadUnits:
     code: ClassVar[str] = "ACT001"
     name: ClassVar[str] = "dead-units"
     needs: ClassVar[tuple[str, ...]] = ("act/dead@", "grad/zeros@")
+    reads: ClassVar[tuple[str, ...]] = ("act/dead@", "act/constant@", "grad/zeros@")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DEAD_UNITS: (
             For("silent units get a gradient of exactly zero"),
@@ -97,7 +97,6 @@ class DeadUnits:
         state, from_modules = self._modules(state, look)
         state, from_gradients = self._gradients(state, look)
         found = from_modules + from_gradients
-        state = state._replace(since=-1 if not found else state.since if state.since >= 0 else look.scene.step)
         return state, found
 
     def _modules(self, state: DeadUnitsState, look: Look) -> tuple[DeadUnitsState, list[Sighting]]:

@@ -48,6 +48,7 @@ class NonFiniteActivation:
     name: ClassVar[str] = "non-finite-activation"
     onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("act/nonfinite@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.PRECISION_OVERFLOW: For(),
         Cause.ACTIVATION_EXPLOSION: For(),

@@ -58,6 +58,7 @@ class SaturatedUnits:
     code: ClassVar[str] = "ACT002"
     name: ClassVar[str] = "saturated-units"
     needs: ClassVar[tuple[str, ...]] = ("act/saturated@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.SATURATED_UNITS: (For("most values lie where the activation is flat"), For(when=When.ALARM)),
         Cause.VANISHING_GRADIENTS: For(),

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from sonde.core.quantities import amount
 from sonde.core.quantities import share as percent
-from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 from sonde.rules.scene import Scenes
@@ -48,6 +47,7 @@ class SignalThinned:
     name: ClassVar[str] = "signal-thinned"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("act/zeros@", "loss", "val/loss")
+    reads: ClassVar[tuple[str, ...]] = ("val/loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.UNDERFITTING: For("most values are dropped between layers"),
         Cause.LABEL_NOISE: Against("dropout holds training back"),
@@ -60,24 +60,23 @@ class SignalThinned:
     kept: float = 0.4
     high: float = 0.6
 
-    def init(self) -> Evaluations:
-        """Before the first step."""
-        return Evaluations()
+    def init(self) -> int:
+        """Before the first evaluation."""
+        return 0
 
-    def step(self, state: Evaluations, look: Look) -> tuple[Evaluations, Sequence[Sighting]]:
-        """Look at one more step."""
-        before, picture = state.num, look.picture
-        state = state.noted(look.scene)
-        if state.num == before or state.num < 2 or picture.num_losses < 100 or not has_level(look):
-            return state, ()
+    def step(self, num: int, look: Look) -> tuple[int, Sequence[Sighting]]:
+        """Look at one more evaluation."""
+        picture, state = look.picture, look.picture.evaluations
+        if state.num == num or state.num < 2 or picture.num_losses < 100 or not has_level(look):
+            return state.num, ()
         training, validation, reference = state.trainings[-1], state.validations[-1], untrained(picture)
         error = picture.loss_scale / math.sqrt(min(state.steps[-1] - state.steps[-2], 50))
         slow = self.high * reference < training < 1.2 * reference
         if not (slow and validation < min(0.9 * training, training - 3 * error)):
-            return state, ()
+            return state.num, ()
         thin = self._thinned(look.scenes)
         if len(thin) < 2:
-            return state, ()
+            return state.num, ()
         name = max(thin, key=lambda name: thin[name])
         message = (
             f"{percent(thin[name])} of the values behind {look.scene.kinds.module(name)} are zero; the training loss "
@@ -88,7 +87,7 @@ class SignalThinned:
             *(Evidence(tag=f"act/zeros@{name}", step=look.scene.step, value=value) for name, value in thin.items()),
             Evidence(tag="loss", step=look.scene.step, value=training, expected=validation),
         )
-        return state, (Sighting(Severity.WARNING, message, where=tuple(thin), evidence=evidence[-6:], since=0),)
+        return state.num, (Sighting(Severity.WARNING, message, where=tuple(thin), evidence=evidence[-6:], since=0),)
 
     def _thinned(self, scenes: Scenes) -> dict[str, float]:
         """The modules that drop most of what they get, with their share of zeros."""

@@ -48,6 +48,7 @@ class AttentionEntropyCollapses:
     code: ClassVar[str] = "ATT002"
     name: ClassVar[str] = "attention-entropy-collapses"
     needs: ClassVar[tuple[str, ...]] = ("attn/entropy_relative@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.ATTENTION_ENTROPY_COLLAPSE: (For("heads look at one position"), For(when=When.ALARM)),
         Cause.ATTENTION_LOGIT_GROWTH: Against(),

@@ -55,6 +55,7 @@ class AttentionLogitsGrow:
     code: ClassVar[str] = "ATT001"
     name: ClassVar[str] = "attention-logits-grow"
     needs: ClassVar[tuple[str, ...]] = ("attn/logit_max@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.ATTENTION_LOGIT_GROWTH: (
             For("attention logits grow without bound"),

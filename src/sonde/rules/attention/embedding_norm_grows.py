@@ -58,6 +58,7 @@ class EmbeddingNormGrows:
     code: ClassVar[str] = "ATT004"
     name: ClassVar[str] = "embedding-norm-grows"
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.EMBEDDING_NORM_GROWTH: For("an embedding grew far more than the other weights"),
     }

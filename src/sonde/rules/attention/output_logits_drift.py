@@ -63,6 +63,7 @@ class OutputLogitsDrift:
     code: ClassVar[str] = "ATT003"
     name: ClassVar[str] = "output-logits-drift"
     needs: ClassVar[tuple[str, ...]] = ("logits/log_z",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.OUTPUT_LOGIT_DRIFT: (For("log Z moves ever farther from zero"), For(when=When.ALARM)),
     }
@@ -76,6 +77,13 @@ class OutputLogitsDrift:
         """Before the first step."""
         return OutputLogitsDriftState()
 
+    def waits(self, state: OutputLogitsDriftState) -> bool:
+        """Whether the loss is looked at in between."""
+        if len(state.values) < 3 or state.largest > state.values[0] > self.many:
+            return False  # a first log Z below the largest logit is that logit, and not the number of outputs
+        before, between, last = map(abs, state.values[-3:])
+        return last > between > before
+
     def step(self, state: OutputLogitsDriftState, look: Look) -> tuple[OutputLogitsDriftState, Sequence[Sighting]]:
         """Look at the logits where they were measured, and at the loss in between."""
         value, picture = look.scene.value("logits/log_z"), look.picture
@@ -83,10 +91,9 @@ class OutputLogitsDrift:
         if looked:
             largest = state.largest if state.values else look.scene.value("logits/absmax")
             state = OutputLogitsDriftState(_kept(state.values, value), _kept(state.steps, look.scene.step), largest)
-        sizes = np.abs(state.values)
-        # A first log Z below the largest logit is that logit, and not the number of outputs.
-        if len(sizes) < 3 or state.largest > state.values[0] > self.many or not sizes[-1] > sizes[-2] > sizes[-3]:
+        if not self.waits(state):
             return state, ()
+        sizes = np.abs(state.values)
         by_now = sizes[-1] if looked else _by_now(sizes, np.array(state.steps), look.scene.step)
         if not by_now > self.far:
             return state, ()

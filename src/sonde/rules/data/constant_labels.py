@@ -65,6 +65,7 @@ class ConstantLabels:
     code: ClassVar[str] = "DAT005"
     name: ClassVar[str] = "constant-labels"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ("loss/trivial",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.NO_LEARNABLE_SIGNAL: (For("all targets are alike", when=When.ALARM), For("all targets are alike")),
         Cause.DATA_NOT_SHUFFLED: For("the targets of the first batches are all alike", when=When.ALARM),

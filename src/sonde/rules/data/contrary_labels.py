@@ -14,9 +14,9 @@ from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset,
 
 
 class ContraryLabelsState(NamedTuple):
-    """The evaluations, and how far training was above validation when that could first be asked."""
+    """How many evaluations there were, and how far training was above validation when that could first be asked."""
 
-    evaluations: Evaluations = Evaluations()
+    num: int = 0
     first: float = float("nan")
 
 
@@ -63,6 +63,7 @@ class ContraryLabels:
     name: ClassVar[str] = "contrary-labels"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
+    reads: ClassVar[tuple[str, ...]] = ("val/loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.LABEL_NOISE: For("progress shows in validation, not in training"),
         Cause.UNDERFITTING: Against("validation shows that the rule was learned"),
@@ -81,9 +82,8 @@ class ContraryLabels:
 
     def step(self, state: ContraryLabelsState, look: Look) -> tuple[ContraryLabelsState, Sequence[Sighting]]:
         """Look at one more step."""
-        before = state.evaluations.num
-        seen = state.evaluations.noted(look.scene)
-        state = state._replace(evaluations=seen)
+        before, seen = state.num, look.picture.evaluations
+        state = state._replace(num=seen.num)
         if seen.num == before or seen.num < 2:
             return state, ()
         training, validation = seen.trainings[-1], seen.validations[-2]

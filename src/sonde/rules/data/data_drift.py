@@ -82,6 +82,7 @@ class DataDrift:
     code: ClassVar[str] = "DAT004"
     name: ClassVar[str] = "data-drift"
     needs: ClassVar[tuple[str, ...]] = ("batch/mean@", "batch/std@")
+    reads: ClassVar[tuple[str, ...]] = ("batch/mean@", "batch/std@", "val/loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DATA_DRIFT: For("the statistics of an input moved and stayed there"),
         Cause.DATA_NOT_SHUFFLED: For("the inputs move with the targets"),

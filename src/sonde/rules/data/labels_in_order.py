@@ -65,6 +65,7 @@ class LabelsInOrder:
     code: ClassVar[str] = "DAT008"
     name: ClassVar[str] = "labels-in-order"
     needs: ClassVar[tuple[str, ...]] = ("label/num_distinct", "label/std", "loss/trivial")
+    reads: ClassVar[tuple[str, ...]] = ("batch/size", "label/entropy", "label/mean", "label/std", "loss/trivial")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DATA_NOT_SHUFFLED: For("targets come in order"),
         Cause.DATA_DRIFT: Against("the order of the data explains the drift"),
@@ -132,8 +133,8 @@ class LabelsInOrder:
         if not in_order:
             return None
         message = (
-            f"targets are alike within a batch and differ between batches: over {len(zeros)} batches, one constant answer "
-            f"to each costs {amount(float(trivial.mean()))}, answers of zero {amount(float(zeros.mean()))}"
+            f"targets are alike within a batch and differ between batches: over {len(zeros)} batches, one constant "
+            f"answer to each costs {amount(float(trivial.mean()))}, answers of zero {amount(float(zeros.mean()))}"
         )
         evidence = Evidence(tag="loss/trivial", step=look.scene.step, value=float(trivial[-1]))
         return Sighting(Severity.WARNING, message, evidence=(evidence,))

@@ -19,16 +19,17 @@ _SETTLED = 2
 """Looks after which a model has had time to find the targets' mean …"""
 _FEWEST = 6
 """… and how many are judged at least."""
+_MANY = 5
+"""Evaluations."""
 _BETTER = 0.05
 """Of what guessing costs; so much below it, validation has surely learned something."""
 
 
 class NoLearnableSignalState(NamedTuple):
-    """The entropy of the labels where preflight saw them, for how many steps the loss has stood there, all losses."""
+    """The entropy of the labels where preflight saw them, and for how many steps the loss has stood there."""
 
     labels: Standing = Standing()
     num_steps: int = 0
-    course: Course = Course()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,11 +40,12 @@ class NoLearnableSignal:
         - If the cost of the best constant answer on the very same targets is known (`loss/relative`), the loss is
           judged as a share of that cost, from `soon` losses on and after the warmup of the learning rate. The share
           does not fall, and the mean of the later half of its measurements is below 1.3 and not surely (by two standard
-          errors) below 1 − `near`. If `evaluations` validation losses or more are all about that cost, the training
-          loss is not asked: all that falls there is learned by heart.
+          errors) below 1 − `near`.
+        - Or the training loss is far below that cost (0.7 of it), and of `evaluations` validation losses or more none
+          is: all that was learned was learned by heart.
         - Otherwise, after `warmup` losses and for `patience` steps in a row, the smoothed loss lies within `band` of
           the entropy of the labels; if that entropy is not known, the loss never fell more than 3·`band` below its
-          start.
+          start. From five evaluations on, the best validation loss is asked instead of the lowest training loss.
         - The loss does not fall, neither over the last 100 losses nor along the line through all of them (three
           standard errors). A fall from above that entropy down to it does not count.
         - The training works: gradients are at least `least_gradient` of their start, weights move (update ratio above
@@ -108,7 +110,8 @@ class NoLearnableSignal:
         """Look at one more loss."""
         picture = look.picture
         labels = stand(state.labels, look, "labels")
-        state = state._replace(labels=labels, course=state.course.extended(picture.loss))
+        if labels is not state.labels:
+            state = state._replace(labels=labels)
         if picture.shares.num_values:
             return self._by_shares(state, look)
         trivial = picture.trivial if picture.trivial > 0 else labels.value
@@ -117,22 +120,23 @@ class NoLearnableSignal:
         stands = (
             picture.num_losses >= self.warmup
             and has_level(look)
-            and picture.loss_best > floor
+            and (picture.loss_best if picture.num_evaluations < _MANY else picture.val_best) > floor
             and picture.loss_smooth < 1.2 * (trivial if is_known else picture.loss_start)
             and not picture.is_falling
             and not picture.val_best < floor
             and self._works(look)
         )
         num = state.num_steps + 1 if stands else 0
-        state = state._replace(num_steps=num)
+        if num != state.num_steps:
+            state = state._replace(num_steps=num)
         if num < self.patience:
             return state, ()
-        descent = state.course.descent()
+        descent = picture.course.descent()
         # A start above what ignoring the inputs gives comes down to it without any signal.
         from_above = is_known and descent is not None and descent.first > 1.01 * trivial
         if descent is not None and descent.t < -3 and not from_above:
             return state, ()
-        is_sure = most_fall(state.course) < self.hidden * picture.loss_start
+        is_sure = most_fall(picture.course) < self.hidden * picture.loss_start
         expected = trivial if is_known else picture.loss_start
         word = "guessing" if is_known else "its start"
         return state, (self._sighting(look, word, expected, num, is_sure),)
@@ -153,8 +157,9 @@ class NoLearnableSignal:
         if picture.val_best < (1 - _BETTER) * picture.trivial:
             return state, ()
         by_heart = picture.num_evaluations >= self.evaluations and picture.val_best < 1.3 * picture.trivial
+        by_heart = by_heart and mean < 0.7
         stands = 1 - self.near - 2 * error < mean < 1.3 and slope >= -2 * slope_error and not picture.is_falling
-        if not (stands or (by_heart and mean < 1.3)):
+        if not (stands or by_heart):
             return state, ()
         is_sure = by_heart or mean - 2 * error > 1 - self.hidden
         what = "guessing"

@@ -40,6 +40,7 @@ class NonfiniteInput:
     name: ClassVar[str] = "nonfinite-input"
     onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("batch/nonfinite@",)
+    reads: ClassVar[tuple[str, ...]] = ("batch/nonfinite@", "label/nonfinite")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.NONFINITE_INPUT: For("the batch itself holds NaN or infinity"),
         Cause.LR_TOO_HIGH: Against("the input was not finite to begin with"),

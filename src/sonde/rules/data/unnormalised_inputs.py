@@ -48,6 +48,7 @@ class UnnormalisedInputs:
     code: ClassVar[str] = "DAT003"
     name: ClassVar[str] = "unnormalised-inputs"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.UNNORMALISED_INPUTS: (For("the inputs of the first layer are out of scale"), For(when=When.ALARM)),
         Cause.DEAD_UNITS: Against("the inputs' scale may have killed the units"),

@@ -63,6 +63,7 @@ class EpochAssessment:
     code: ClassVar[str] = "GEN004"
     name: ClassVar[str] = "epoch-assessment"
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
+    reads: ClassVar[tuple[str, ...]] = ("epoch", "val/loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.OVERFITTING: For(),
         Cause.UNDERFITTING: For(),
@@ -77,9 +78,9 @@ class EpochAssessment:
     rate_epochs: tuple[int, ...] = (2, 3)
     good_improvement: float = 0.05
 
-    def init(self) -> Epochs:
-        """Before the first step."""
-        return Epochs()
+    def init(self) -> tuple[()]:
+        """Nothing: the picture has the epochs."""
+        return ()
 
     def assessed(self, epochs: Epochs) -> Assessment:
         """What the epochs so far say, by this rule's thresholds; there must be one."""
@@ -97,21 +98,23 @@ class EpochAssessment:
         """Whether the learning rate is validated after this epoch."""
         return epoch in self.rate_epochs or epoch > max(self.rate_epochs, default=0)
 
-    def step(self, state: Epochs, look: Look) -> tuple[Epochs, Sequence[Sighting]]:
+    def step(self, state: tuple[()], look: Look) -> tuple[tuple[()], Sequence[Sighting]]:
         """Look at one more step."""
-        state = state.noted(look.scene)
-        ended = state.ended
+        epochs = look.picture.epochs
+        ended = epochs.ended
         if (
-            not state.ended_at(look.scene.step)
+            not epochs.ended_at(look.scene.step)
             or ended.num < self.least
             or look.picture.is_solved
             or not ended.first > 0
         ):
             return state, ()
-        assessment = self.assessed(state)
+        assessment = self.assessed(epochs)
         if assessment.verdict not in _CAUSES:
             return state, ()
-        rate = f"; learning rate {assessment.learning_rate.replace('-', ' ')}" if self.judges_rate(state.number) else ""
+        rate = (
+            f"; learning rate {assessment.learning_rate.replace('-', ' ')}" if self.judges_rate(epochs.number) else ""
+        )
         moved = f"{'up' if assessment.improvement_rate < 0 else 'down'} by {percent(abs(assessment.improvement_rate))}"
         message = (
             f"{assessment.verdict}: {_CAUSES[assessment.verdict]} (validation loss {moved} in the last epoch, "

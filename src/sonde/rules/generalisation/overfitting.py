@@ -67,6 +67,7 @@ class Overfitting:
     name: ClassVar[str] = "overfitting"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
+    reads: ClassVar[tuple[str, ...]] = ("val/loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.OVERFITTING: (For("validation rises while training falls"), For(when=When.ALARM)),
         Cause.MISSING_REGULARISATION: (For("validation rises while training falls"), For(when=When.ALARM)),
@@ -87,20 +88,19 @@ class Overfitting:
     far: float = 3.0
     by_heart: float = 5.0
 
-    def init(self) -> Evaluations:
-        """Before the first step."""
-        return Evaluations()
+    def init(self) -> int:
+        """Before the first evaluation."""
+        return 0
 
-    def step(self, state: Evaluations, look: Look) -> tuple[Evaluations, Sequence[Sighting]]:
-        """Look at one more step."""
-        before = state.num
-        state = state.noted(look.scene)
-        if state.num == before:
-            return state, ()
+    def step(self, num: int, look: Look) -> tuple[int, Sequence[Sighting]]:
+        """Look at one more evaluation."""
+        state = look.picture.evaluations
+        if state.num == num:
+            return state.num, ()
         modes = self._lasting, self._early, self._apart, self._by_heart
         found = [one for mode in modes if (one := mode(state, look))]
         if not found:
-            return state, ()
+            return state.num, ()
         severity, turn = next((one for one in found if one[0].is_alarm), found[0])
         if not look.picture.is_alone or look.picture.is_moved:
             severity = Severity.INFO
@@ -113,7 +113,7 @@ class Overfitting:
             Evidence(tag="val/loss", step=look.scene.step, value=state.validations[-1], expected=turn.best),
             Evidence(tag="loss", step=look.scene.step, value=turn.training, expected=turn.best_training),
         )
-        return state, (Sighting(severity, message, evidence=evidence, since=turn.step),)
+        return state.num, (Sighting(severity, message, evidence=evidence, since=turn.step),)
 
     def _lasting(self, state: Evaluations, look: Look) -> tuple[Severity, Turn] | None:
         """A rise beyond the noise of the evaluations."""

@@ -53,6 +53,7 @@ class TrainingHeldBack:
     name: ClassVar[str] = "training-held-back"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
+    reads: ClassVar[tuple[str, ...]] = ("val/loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.UNDERFITTING: For("something that only training has holds the model back"),
         Cause.LABEL_NOISE: For("training stays above validation"),
@@ -70,24 +71,23 @@ class TrainingHeldBack:
     held: float = 0.75
     stands: float = 0.4
 
-    def init(self) -> Evaluations:
-        """Before the first step."""
-        return Evaluations()
+    def init(self) -> int:
+        """Before the first evaluation."""
+        return 0
 
-    def step(self, state: Evaluations, look: Look) -> tuple[Evaluations, Sequence[Sighting]]:
-        """Look at one more step."""
-        before = state.num
-        state = state.noted(look.scene)
-        if state.num == before or state.num < self.least or not has_level(look):
-            return state, ()
+    def step(self, num: int, look: Look) -> tuple[int, Sequence[Sighting]]:
+        """Look at one more evaluation."""
+        state = look.picture.evaluations
+        if state.num == num or state.num < self.least or not has_level(look):
+            return state.num, ()
         picture = look.picture
         validation, training, reference = state.validations[-2], state.trainings[-1], untrained(picture)
         error = picture.loss_scale / math.sqrt(min(state.steps[-1] - state.steps[-2], 50))
         if not (picture.num_losses >= 200 and training > validation + 3 * error):
-            return state, ()
+            return state.num, ()
         late = training > max(self.held * reference, validation / 0.95) and state.first > 0.95 * state.first_training
         if not (late or self._stands(state, reference)):
-            return state, ()
+            return state.num, ()
         message = (
             f"the training loss of {amount(training)}, {percent(training / reference)} of an untrained model's, stays "
             f"above the validation loss of the evaluation before ({amount(validation)})"
@@ -96,7 +96,7 @@ class TrainingHeldBack:
             Evidence(tag="loss", step=look.scene.step, value=training, expected=validation),
             Evidence(tag="val/loss", step=state.steps[-2], value=validation, expected=reference),
         )
-        return state, (Sighting(Severity.WARNING, message, evidence=evidence, since=state.steps[0]),)
+        return state.num, (Sighting(Severity.WARNING, message, evidence=evidence, since=state.steps[0]),)
 
     def _stands(self, state: Evaluations, reference: float) -> bool:
         """Whether validation stands still on a high level, and training far above it."""

@@ -69,6 +69,7 @@ class Underfitting:
     name: ClassVar[str] = "underfitting"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
+    reads: ClassVar[tuple[str, ...]] = ("val/loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.UNDERFITTING: (For("both losses are high and fall slowly"), For(when=When.ALARM)),
         Cause.INSUFFICIENT_CAPACITY: For("both losses are high and fall slowly"),
@@ -90,16 +91,15 @@ class Underfitting:
     settled: float = 0.84
     left: float = 0.42
 
-    def init(self) -> Evaluations:
-        """Before the first step."""
-        return Evaluations()
+    def init(self) -> int:
+        """Before the first evaluation."""
+        return 0
 
-    def step(self, state: Evaluations, look: Look) -> tuple[Evaluations, Sequence[Sighting]]:
-        """Look at one more step."""
-        before = state.num
-        state = state.noted(look.scene)
-        if state.num == before or state.num < self.least or not has_level(look):
-            return state, ()
+    def step(self, num: int, look: Look) -> tuple[int, Sequence[Sighting]]:
+        """Look at one more evaluation."""
+        state = look.picture.evaluations
+        if state.num == num or state.num < self.least or not has_level(look):
+            return state.num, ()
         # The first losses of a log with a row an epoch are those of whole epochs: its first validation is higher.
         reference = float(np.fmax(untrained(look.picture), state.first))
         if not look.picture.trivial > 0:
@@ -113,11 +113,11 @@ class Underfitting:
         crawls = constant and fast and _crawls(state)
         least = (self.left if crawls else self.high) * reference
         if not (min(validation, training) > least and validation < widest):
-            return state, ()
+            return state.num, ()
         last = state.validations[-4:]
         rates = [(a - b) / a if a > 0 else 0.0 for a, b in itertools.pairwise(last)]
         if max(rates) > self.slow:
-            return state, ()
+            return state.num, ()
         message = (
             f"after {count(state.num, 'evaluation')} both losses are still high: validation {amount(validation)} "
             f"({percent(validation / reference)} of an untrained model's), training {amount(training)} "
@@ -134,7 +134,7 @@ class Underfitting:
         gets_on = unknown and not crawls and validation < 0.7 * reference and min(rates) > 0.015
         high = lasts and not (settled or gets_on) and not _may_be_tuned(look)
         severity = Severity.WARNING if high else Severity.INFO
-        return state, (Sighting(severity, message, evidence=evidence, since=state.steps[0]),)
+        return state.num, (Sighting(severity, message, evidence=evidence, since=state.steps[0]),)
 
 
 def _crawls(state: Evaluations) -> bool:

@@ -7,7 +7,6 @@ from typing import ClassVar
 from sonde.core.quantities import amount, count
 from sonde.core.quantities import share as percent
 from sonde.rules.generalisation.assessment import assess
-from sonde.rules.generalisation.epochs import Epochs
 from sonde.rules.levels import has_level
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 
@@ -45,6 +44,7 @@ class ValidationStalls:
     code: ClassVar[str] = "GEN005"
     name: ClassVar[str] = "validation-stalls"
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
+    reads: ClassVar[tuple[str, ...]] = ("epoch", "val/loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.PLATEAU: For("validation hardly changes from epoch to epoch"),
         Cause.LABEL_NOISE: For("validation has stopped"),
@@ -57,15 +57,14 @@ class ValidationStalls:
     least_improvement: float = 0.01
     patience: int = 3
 
-    def init(self) -> Epochs:
-        """Before the first step."""
-        return Epochs()
+    def init(self) -> tuple[()]:
+        """Nothing: the picture has the epochs."""
+        return ()
 
-    def step(self, state: Epochs, look: Look) -> tuple[Epochs, Sequence[Sighting]]:
+    def step(self, state: tuple[()], look: Look) -> tuple[tuple[()], Sequence[Sighting]]:
         """Look at one more step."""
-        state = state.noted(look.scene)
-        ended = state.ended
-        if not state.ended_at(look.scene.step) or ended.num < self.least:
+        ended = look.picture.epochs.ended
+        if not look.picture.epochs.ended_at(look.scene.step) or ended.num < self.least:
             return state, ()
         if look.picture.is_solved or not has_level(look) or not min(ended.trainings) > 0:
             return state, ()

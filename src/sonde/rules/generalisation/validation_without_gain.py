@@ -17,8 +17,9 @@ from sonde.signals.stalls import Stall, stall
 
 
 class ValidationWithoutGainState(NamedTuple):
-    """The evaluations since the best one, which is the first of them as long as there is room for all."""
+    """All evaluations by number, and those since the best one, the first of them as long as there is room."""
 
+    num: int = 0
     since: Evaluations = Evaluations()
     best: float = float("inf")
     best_step: int = 0
@@ -61,6 +62,7 @@ class ValidationWithoutGain:
     name: ClassVar[str] = "validation-without-gain"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
+    reads: ClassVar[tuple[str, ...]] = ("val/loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.PLATEAU: For("validation has not improved for long"),
     }
@@ -79,14 +81,14 @@ class ValidationWithoutGain:
         self, state: ValidationWithoutGainState, look: Look
     ) -> tuple[ValidationWithoutGainState, Sequence[Sighting]]:
         """Look at one more step."""
-        scene, num = look.scene, state.since.num
-        state = state._replace(since=state.since.noted(scene))
-        if state.since.num == num:
+        scene, seen = look.scene, look.picture.evaluations
+        if seen.num == state.num:
             return state, ()
-        now, training = state.since.validations[-1], state.since.trainings[-1]
+        now, training = seen.validations[-1], seen.trainings[-1]
         if not now >= state.best - self.least_gain * abs(state.best):
-            fresh = Evaluations(starts=state.since.starts).taken(scene.step, training, now)
-            return ValidationWithoutGainState(fresh, now, scene.step, training), ()
+            fresh = Evaluations().taken(scene.step, training, now)
+            return ValidationWithoutGainState(seen.num, fresh, now, scene.step, training), ()
+        state = state._replace(num=seen.num, since=state.since.taken(scene.step, training, now))
         steps = scene.step - state.best_step
         if steps < self.patience_steps or state.since.num <= self.least:
             return state, ()

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, share
-from sonde.rules.progress import Descent, DescentState, is_slow, is_stuck
+from sonde.rules.progress import is_slow, is_stuck
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 
 
 class AlwaysClippedState(NamedTuple):
-    """The descent so far, and since when nearly every step is clipped."""
+    """How often a gradient was clipped or could have been, and since when nearly every step is clipped."""
 
-    descent: DescentState = DescentState()
     num_clips: int = 0
     since: int = -1
 
@@ -55,6 +54,7 @@ class AlwaysClipped:
     name: ClassVar[str] = "always-clipped"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("clip/factor",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.CLIP_TOO_AGGRESSIVE: (For("nearly every gradient is clipped"), For(when=When.ALARM)),
         Cause.CLIP_BEFORE_UNSCALE: For(),
@@ -78,8 +78,6 @@ class AlwaysClipped:
     def step(self, state: AlwaysClippedState, look: Look) -> tuple[AlwaysClippedState, Sequence[Sighting]]:
         """Look at one more step."""
         picture = look.picture
-        descent, straightness = _DESCENT.step(state.descent, picture)
-        state = state._replace(descent=descent)
         factor = look.scene.value("clip/factor")
         if not math.isfinite(factor):
             return state, ()
@@ -89,7 +87,7 @@ class AlwaysClipped:
         state = state._replace(since=state.since if state.since >= 0 else picture.step)
         if state.num_clips < self.patience:
             return state, ()
-        slow = is_stuck(picture, soon=picture.clip_factor < self.hopeless) or is_slow(picture, straightness)
+        slow = is_stuck(picture, soon=picture.clip_factor < self.hopeless) or is_slow(picture)
         severity = Severity.WARNING if slow and picture.clip_factor < self.harsh else Severity.INFO
         limit = look.scene.value("clip/limit")
         message = (
@@ -98,6 +96,3 @@ class AlwaysClipped:
         )
         evidence = look.evidence("clip/factor", factor, 1.0)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
-
-
-_DESCENT = Descent()

@@ -48,6 +48,7 @@ class FewStepsAnEpoch:
     code: ClassVar[str] = "GRD015"
     name: ClassVar[str] = "few-steps-an-epoch"
     needs: ClassVar[tuple[str, ...]] = ("epoch/steps",)
+    reads: ClassVar[tuple[str, ...]] = ("batch/samples", "batch/size", "epoch/steps")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.BATCH_TOO_LARGE: For("an epoch has only a handful of steps"),
         Cause.UNDERFITTING: Against("there were too few steps to tell"),

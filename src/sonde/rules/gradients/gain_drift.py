@@ -105,6 +105,7 @@ class GainDrift:
     name: ClassVar[str] = "gain-drift"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("gain/mean",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.GAIN_DRIFT: (
             For("the mean gain of the blocks drifts"),
@@ -146,6 +147,10 @@ class GainDrift:
         window = seen[-self.window :]
         rise = window[-1] / window[0] - 1 if len(seen) >= self._drift().min_values else np.nan
         return GainNumbers(float(seen[-1]), float(window.mean()), float(rise))
+
+    def waits(self, state: GainDriftState) -> bool:
+        """Whether losses between two checks are looked at."""
+        return state.drifted.step >= 0
 
     def step(self, state: GainDriftState, look: Look) -> tuple[GainDriftState, Sequence[Sighting]]:
         """Look at one more check, where there is one."""

@@ -54,6 +54,7 @@ class GradientImbalance:
     code: ClassVar[str] = "GRD006"
     name: ClassVar[str] = "gradient-imbalance"
     needs: ClassVar[tuple[str, ...]] = ("grad/rms@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.GRADIENT_IMBALANCE: (For("layers get gradients of very different size"), For(when=When.ALARM)),
         Cause.BAD_INITIALISATION: For(),

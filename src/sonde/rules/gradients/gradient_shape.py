@@ -59,6 +59,7 @@ class GradientShape:
     code: ClassVar[str] = "GRD007"
     name: ClassVar[str] = "gradient-shape"
     needs: ClassVar[tuple[str, ...]] = ("grad/p50@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DEAD_UNITS: For(),
         Cause.BAD_BATCH: For(),

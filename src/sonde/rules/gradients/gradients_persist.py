@@ -46,6 +46,7 @@ class GradientsPersist:
     code: ClassVar[str] = "GRD010"
     name: ClassVar[str] = "gradients-persist"
     needs: ClassVar[tuple[str, ...]] = ("grad/cosine",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.MISSING_ZERO_GRAD: For("successive gradients are nearly the same"),
         Cause.LR_TOO_LOW: For("successive gradients are nearly the same"),

@@ -44,6 +44,7 @@ class GradientsReverse:
     code: ClassVar[str] = "GRD009"
     name: ClassVar[str] = "gradients-reverse"
     needs: ClassVar[tuple[str, ...]] = ("grad/cosine",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.LR_TOO_HIGH: For("successive gradients point in opposite directions"),
         Cause.MISSING_LR_DECAY: For(),

@@ -45,6 +45,7 @@ class GradientsUncorrelated:
     code: ClassVar[str] = "GRD011"
     name: ClassVar[str] = "gradients-uncorrelated"
     needs: ClassVar[tuple[str, ...]] = ("grad/cosine",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.NO_LEARNABLE_SIGNAL: For("successive gradients are uncorrelated"),
         Cause.LABEL_NOISE: For("gradients of neighbouring steps do not agree"),

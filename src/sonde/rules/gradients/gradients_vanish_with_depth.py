@@ -60,6 +60,7 @@ class GradientsVanishWithDepth:
     name: ClassVar[str] = "gradients-vanish-with-depth"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("grad/rms@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.VANISHING_GRADIENTS: (For("gradients shrink towards the input"), For(when=When.ALARM)),
         Cause.LONG_SEQUENCE: For(),
@@ -82,6 +83,10 @@ class GradientsVanishWithDepth:
     def init(self) -> GradientsVanishWithDepthState:
         """Before the first step."""
         return GradientsVanishWithDepthState()
+
+    def waits(self, state: GradientsVanishWithDepthState) -> bool:
+        """Whether the loss is looked at in between."""
+        return state.num_looks >= self.num_looks
 
     def step(
         self, state: GradientsVanishWithDepthState, look: Look

@@ -60,6 +60,7 @@ class NoGradient:
     code: ClassVar[str] = "GRD014"
     name: ClassVar[str] = "no-gradient"
     needs: ClassVar[tuple[str, ...]] = ("grad/norm@", "weight/norm@")
+    reads: ClassVar[tuple[str, ...]] = ("grad/norm@", "weight/norm@", "update/norm@")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DISCONNECTED_LAYER: For("a parameter never had a gradient"),
         Cause.DEAD_UNITS: For(),

@@ -77,7 +77,7 @@ class NonFiniteGradient:
             where = tuple(name for name, norm in zip(norms.names, norms.values, strict=True) if not math.isfinite(norm))
         if not (whole or where or scene.value("grad/nonfinite") > 0):
             is_looked_at = "grad/norm" in scene or norms is not None or counts is not None
-            return state._replace(sound=scene.step) if is_looked_at else state, ()
+            return NonFiniteGradientState(state.since, scene.step) if is_looked_at else state, ()
         since = state.since if state.since >= 0 else scene.step
         tag = f"grad/nonfinite@{where[0]}" if where and counts is not None else "grad/norm"
         value = scene.value("grad/norm") if tag == "grad/norm" else _count(look, where[0])

@@ -39,6 +39,7 @@ class AccumulationNotScaled:
     code: ClassVar[str] = "LOP009"
     name: ClassVar[str] = "accumulation-not-scaled"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.ACCUMULATION_NOT_SCALED: For("the loss of each micro-batch is not divided"),
         Cause.WARMUP_TOO_SHORT: Against("undivided accumulation explains too large steps"),

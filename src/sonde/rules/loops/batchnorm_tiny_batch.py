@@ -37,6 +37,7 @@ class BatchnormTinyBatch:
     code: ClassVar[str] = "LOP013"
     name: ClassVar[str] = "batchnorm-tiny-batch"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.BATCHNORM_SMALL_BATCH: For("batch norm sees few values a channel"),
         Cause.TRAIN_EVAL_MISMATCH: Against("few values explain the mismatch"),

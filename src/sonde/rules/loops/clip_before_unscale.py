@@ -37,6 +37,7 @@ class ClipBeforeUnscale:
     code: ClassVar[str] = "LOP010"
     name: ClassVar[str] = "clip-before-unscale"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.CLIP_BEFORE_UNSCALE: For("gradients were clipped before `unscale_`"),
         Cause.CLIP_TOO_AGGRESSIVE: Against("the clip's limit is not at fault"),

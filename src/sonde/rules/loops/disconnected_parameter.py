@@ -44,6 +44,7 @@ class DisconnectedParameter:
     code: ClassVar[str] = "LOP004"
     name: ClassVar[str] = "disconnected-parameter"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DISCONNECTED_LAYER: For("parameters never got a gradient"),
     }

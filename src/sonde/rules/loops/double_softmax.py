@@ -41,6 +41,7 @@ class DoubleSoftmax:
     code: ClassVar[str] = "LOP007"
     name: ClassVar[str] = "double-softmax"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DOUBLE_SOFTMAX: For("the loss was given probabilities"),
     }

@@ -39,6 +39,7 @@ class EvalModeInTraining:
     code: ClassVar[str] = "LOP005"
     name: ClassVar[str] = "eval-mode-in-training"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.EVAL_MODE_IN_TRAINING: For("the model was in eval mode at its calls in training"),
         Cause.TRAIN_EVAL_MISMATCH: Against("the mode of the model was wrong"),

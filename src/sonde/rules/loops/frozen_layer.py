@@ -42,6 +42,7 @@ class FrozenLayer:
     code: ClassVar[str] = "LOP011"
     name: ClassVar[str] = "frozen-layer"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.FROZEN_LAYER: (
             For("nobody changed these parameters"),

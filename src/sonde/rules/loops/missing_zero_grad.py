@@ -38,6 +38,7 @@ class MissingZeroGrad:
     code: ClassVar[str] = "LOP001"
     name: ClassVar[str] = "missing-zero-grad"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.MISSING_ZERO_GRAD: For("gradients were not cleared before the backward pass"),
         Cause.DEAD_UNITS: Against("gradients that pile up make steps that kill units"),

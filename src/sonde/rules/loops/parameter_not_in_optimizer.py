@@ -52,6 +52,7 @@ class ParameterNotInOptimizer:
     code: ClassVar[str] = "LOP003"
     name: ClassVar[str] = "parameter-not-in-optimizer"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.PARAMETER_NOT_IN_OPTIMIZER: For("parameters with gradients are in no optimiser"),
     }
@@ -63,6 +64,10 @@ class ParameterNotInOptimizer:
     def init(self) -> ParameterNotInOptimizerState:
         """Before the first step."""
         return ParameterNotInOptimizerState()
+
+    def waits(self, state: ParameterNotInOptimizerState) -> bool:
+        """Whether something was said of an optimiser."""
+        return state.outside.since >= 0 or state.idle.since >= 0
 
     def step(
         self, state: ParameterNotInOptimizerState, look: Look

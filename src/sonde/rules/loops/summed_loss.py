@@ -42,6 +42,7 @@ class SummedLoss:
     code: ClassVar[str] = "LOP008"
     name: ClassVar[str] = "summed-loss"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.WRONG_LOSS_REDUCTION: (For("the loss is a sum"), For("the sum makes steps too large", when=When.ALARM)),
         Cause.UNNORMALISED_INPUTS: Against(),

@@ -38,6 +38,7 @@ class SymmetricUnits:
     code: ClassVar[str] = "LOP012"
     name: ClassVar[str] = "symmetric-units"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.SYMMETRIC_INITIALISATION: For("units stayed equal over ten updates"),
         Cause.BAD_INITIALISATION: Against("equal units explain it"),

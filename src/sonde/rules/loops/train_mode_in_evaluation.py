@@ -40,6 +40,7 @@ class TrainModeInEvaluation:
     code: ClassVar[str] = "LOP006"
     name: ClassVar[str] = "train-mode-in-evaluation"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.TRAIN_MODE_IN_EVALUATION: For("the model was in train mode at its calls in evaluation"),
         Cause.TRAIN_EVAL_MISMATCH: Against("the mode of the model was wrong"),

@@ -36,6 +36,7 @@ class ZeroGradMisplaced:
     code: ClassVar[str] = "LOP002"
     name: ClassVar[str] = "zero-grad-misplaced"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.ZERO_GRAD_MISPLACED: For("gradients were cleared before the optimiser stepped"),
     }

@@ -72,7 +72,7 @@ class LossOscillates:
         picture = look.picture
         if "loss" not in look.scene:
             return state, ()
-        state = state._replace(window=_OSCILLATION.take(state.window, np.array([picture.loss])))
+        state = LossOscillatesState(_OSCILLATION.take(state.window, np.array([picture.loss])), state.num)
         if picture.num_losses % _EVERY:
             return state, ()
         out = _OSCILLATION.judge(state.window)

@@ -8,7 +8,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, count, share
-from sonde.rules.course import Course
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, left
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
@@ -25,12 +24,11 @@ MEANINGS = {
 
 
 class LossPlateauState(NamedTuple):
-    """When the loss last fell beyond its noise, the validation loss then, and all losses."""
+    """When the loss last fell beyond its noise, and the validation loss then."""
 
     fell: int = 0
     num_still: int = 0
     validation: float = float("nan")
-    course: Course = Course()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,11 +96,10 @@ class LossPlateau:
     def step(self, state: LossPlateauState, look: Look) -> tuple[LossPlateauState, Sequence[Sighting]]:
         """Look at one more step."""
         picture = look.picture
-        state = state._replace(course=state.course.extended(picture.loss))
         if not math.isfinite(picture.loss) or math.isnan(picture.improvement_z):
             return state._replace(fell=picture.step, validation=picture.val_loss), ()
         if picture.improvement_z > 2:
-            return LossPlateauState(picture.step, 0, picture.val_loss, state.course), ()
+            return LossPlateauState(picture.step, 0, picture.val_loss), ()
         state = state._replace(num_still=state.num_still + 1)
         if math.isnan(state.validation):
             state = state._replace(validation=picture.val_loss)
@@ -110,7 +107,7 @@ class LossPlateau:
             return state, ()
         if (state.num_still - self.patience) % 10:
             return state, ()
-        descent = state.course.descent()
+        descent = picture.course.descent()
         if descent is not None and descent.t < -4 and descent.early_share < 0.65:
             return state, ()
         rest = left(picture)
@@ -119,7 +116,7 @@ class LossPlateau:
         )[0]))  # fmt: skip
         lasting = state.num_still > max(2 * self.patience, picture.num_losses / 3)
         better = picture.val_loss < 0.98 * state.validation
-        still = most_fall(state.course, state.num_still) < self.hidden * picture.loss_smooth
+        still = most_fall(picture.course, state.num_still) < self.hidden * picture.loss_smooth
         # Gradients that are noise are what is left of them at the best there is, too.
         ended = kind is Stall.BOUNCING and rest < self.ended and not picture.grad_cosine < -0.5
         bad = kind is not Stall.CONVERGED and not ended and rest > self.high and lasting and still and not better

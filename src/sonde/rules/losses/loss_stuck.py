@@ -8,16 +8,15 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, count
-from sonde.rules.course import Course, Descent
+from sonde.rules.course import Descent
 from sonde.rules.falls import most_fall
 from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 
 
 class LossStuckState(NamedTuple):
-    """The whole course of the loss, the latest validation losses, and the size of a batch."""
+    """The latest validation losses, and the size of a batch."""
 
-    course: Course = Course()
     validations: tuple[float, ...] = ()
     batch: float = float("inf")
 
@@ -103,15 +102,15 @@ class LossStuck:
             state = state._replace(validations=(*first, picture.val_loss))
         if "loss" not in look.scene:
             return state, ()
-        batch = look.scene.value("batch/size") if "batch/size" in look.scene else state.batch
-        state = state._replace(course=state.course.extended(picture.loss), batch=batch)
-        if state.course.num_values < self.least_steps or not has_level(look):
+        if "batch/size" in look.scene:
+            state = state._replace(batch=look.scene.value("batch/size"))
+        if picture.course.num_values < self.least_steps or not has_level(look):
             return state, ()
-        reference = float(np.fmin(state.course.means[0], untrained(picture)))
-        if picture.came_trained or state.course.means[0] < 0.7 * untrained(picture):
+        reference = float(np.fmin(picture.course.means[0], untrained(picture)))
+        if picture.came_trained or picture.course.means[0] < 0.7 * untrained(picture):
             return state, ()
         floor = (1 - self.least_fall) * reference
-        descent = state.course.descent()
+        descent = picture.course.descent()
         if descent is None or picture.loss_best < 0.8 * reference:
             return state, ()
         if "val/loss" in look.scene and self._is_by_heart(state, look, descent, reference):
@@ -119,12 +118,12 @@ class LossStuck:
         if not picture.loss_smooth > floor or descent.t < -3 or not descent.last > floor:
             return state, ()
         better = len(state.validations) > 1 and state.validations[-1] < (1 - self.least_fall) * state.validations[0]
-        lasts = state.course.num_values >= self.warning_steps and not better and not picture.is_falling
-        lasts = lasts and (most_fall(state.course) < self.hidden * reference or _is_worse(state, look))
+        lasts = picture.course.num_values >= self.warning_steps and not better and not picture.is_falling
+        lasts = lasts and (most_fall(picture.course) < self.hidden * reference or _is_worse(state, look))
         # A few hundred examples teach little, however many steps they came in.
-        lasts = lasts and not state.course.num_values * state.batch < self.least_examples
+        lasts = lasts and not picture.course.num_values * state.batch < self.least_examples
         message = (
-            f"after {count(state.course.num_values, 'step')} the loss is {amount(descent.last)}, no better than that "
+            f"after {count(picture.course.num_values, 'step')} the loss is {amount(descent.last)}, no better than that "
             f"of an untrained model ({amount(reference)})"
         )
         evidence = look.evidence("loss", descent.last, reference), *_norm(look)
@@ -134,7 +133,7 @@ class LossStuck:
     def _is_by_heart(self, state: LossStuckState, look: Look, descent: Descent, reference: float) -> bool:
         """Whether the loss falls a little, but not on other examples, where it never was better than at the start."""
         picture, (first, *_) = look.picture, state.validations
-        long = state.course.num_values >= self.by_heart_steps and picture.num_evaluations >= self.evaluations
+        long = picture.course.num_values >= self.by_heart_steps and picture.num_evaluations >= self.evaluations
         never = picture.val_best > 0.99 * first and first > (1 - self.least_fall) * reference
         return bool(long and never and descent.t < -3 and descent.last > 0.9 * reference)
 
@@ -155,7 +154,7 @@ class LossStuck:
 
 def _is_worse(state: LossStuckState, look: Look) -> bool:
     """Whether the newer half of the losses is surely above what guessing gives."""
-    guess, later = look.picture.trivial, np.array(state.course.means[len(state.course.means) // 2 :])
+    guess, later = look.picture.trivial, np.array(look.picture.course.means[len(look.picture.course.means) // 2 :])
     if not guess > 0 or not math.exp(guess) < 0.25 * state.batch < math.inf:
         return False
     return bool(later.mean() - 3 * later.std() / math.sqrt(len(later)) > 1.05 * guess)

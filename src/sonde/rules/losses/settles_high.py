@@ -8,7 +8,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, count, share
-from sonde.rules.generalisation.evaluations import Evaluations
 from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting
 from sonde.rules.scene import Scenes
@@ -16,9 +15,9 @@ from sonde.signals.phases import Phase
 
 
 class SettlesHighState(NamedTuple):
-    """The evaluations, and the latest number of examples of a step."""
+    """How many evaluations there were, and the latest number of examples of a step."""
 
-    evaluations: Evaluations = Evaluations()
+    num: int = 0
     batch: float = float("nan")
 
 
@@ -57,6 +56,7 @@ class SettlesHigh:
     name: ClassVar[str] = "settles-high"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss", "weight/rms@")
+    reads: ClassVar[tuple[str, ...]] = ("batch/size", "val/loss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.INSUFFICIENT_CAPACITY: For("a model of few parameters has settled at a high loss"),
         Cause.PLATEAU: Against("the model has settled on what it can do"),
@@ -74,10 +74,10 @@ class SettlesHigh:
 
     def step(self, state: SettlesHighState, look: Look) -> tuple[SettlesHighState, Sequence[Sighting]]:
         """Look at one more step."""
-        picture, num_before = look.picture, state.evaluations.num
+        picture, num_before = look.picture, state.num
         batch = look.scene.value("batch/size") if "batch/size" in look.scene else state.batch
-        seen = state.evaluations.noted(look.scene)
-        state = SettlesHighState(seen, batch)
+        seen = picture.evaluations
+        state = SettlesHighState(seen.num, batch)
         if seen.num == num_before or seen.num < self.still + 2 or not has_level(look) or picture.came_trained:
             return state, ()
         if picture.phase in (Phase.WARMUP, Phase.DECAY) or picture.lr < 0.9 * picture.lr_peak:

@@ -94,14 +94,14 @@ class SlowProgress:
     def step(self, state: SlowProgressState, look: Look) -> tuple[SlowProgressState, Sequence[Sighting]]:
         """Look at one more loss."""
         picture = look.picture
-        if "loss" in look.scene or "val/loss" in look.scene:
-            state = state._replace(evaluations=state.evaluations.noted(look.scene))
         if "loss" not in look.scene:
+            if "val/loss" in look.scene:
+                state = state._replace(evaluations=state.evaluations.noted(look.scene))
             return state, ()
         if picture.phase in (Phase.WARMUP, Phase.DECAY) or picture.lr_jumped:
             # Another rate, another pace: start again where it settles.
             return SlowProgressState(), ()
-        state = state._replace(course=state.course.extended(picture.loss))
+        state = SlowProgressState(state.course.extended(picture.loss), state.evaluations.noted(look.scene))
         if state.course.num_values < self.least_steps or not has_level(look) or picture.num_losses % 10:
             return state, ()
         descent = state.course.descent()

@@ -58,6 +58,7 @@ class LossScaleCollapse:
     name: ClassVar[str] = "loss-scale-collapse"
     onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("amp/scale",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.PRECISION_OVERFLOW: (For("the loss scale falls again and again"), For(when=When.ALARM)),
         Cause.MISSING_LOSS_SCALING: Against("there is a scaler"),

@@ -126,7 +126,8 @@ class OptimizerStateLost:
         elif state.jump_step >= 0:
             still = abs(lr - state.lr) < 1e-6 * lr
             state = state._replace(num_constant=state.num_constant + 1) if still else state._replace(jump_step=-1)
-        state = state._replace(lr=lr)
+        if lr != state.lr:
+            state = state._replace(lr=lr)
         worse = picture.loss_smooth > 1.2 * state.usual_loss > 0
         if state.jump_step >= 0 and state.num_constant == self.patience and worse:
             message = (

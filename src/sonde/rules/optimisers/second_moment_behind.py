@@ -47,6 +47,7 @@ class SecondMomentBehind:
     name: ClassVar[str] = "second-moment-behind"
     onset: ClassVar[Onset] = Onset.SUDDEN
     needs: ClassVar[tuple[str, ...]] = ("adam/v_ratio@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.WARMUP_TOO_SHORT: For(),
         Cause.BAD_BATCH: For(),

@@ -50,6 +50,7 @@ class SecondMomentHealth:
     code: ClassVar[str] = "OPT005"
     name: ClassVar[str] = "second-moment-health"
     needs: ClassVar[tuple[str, ...]] = ("adam/v_ratio@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DEAD_UNITS: For(),
     }

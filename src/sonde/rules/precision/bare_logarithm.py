@@ -54,6 +54,7 @@ class BareLogarithm:
     code: ClassVar[str] = "NUM004"
     name: ClassVar[str] = "bare-logarithm"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.PRECISION_OVERFLOW: For("the exponentials in the loss come near their limit", when=When.ALARM),
     }
@@ -64,6 +65,10 @@ class BareLogarithm:
     def init(self) -> BareLogarithmState:
         """Before the first step."""
         return BareLogarithmState()
+
+    def waits(self, state: BareLogarithmState) -> bool:
+        """Whether something was said of the logarithm."""
+        return state.bare.since >= 0 or state.vanish.since >= 0
 
     def step(self, state: BareLogarithmState, look: Look) -> tuple[BareLogarithmState, Sequence[Sighting]]:
         """Look at the facts of one more step."""

@@ -56,6 +56,7 @@ class GradientsUnderflow:
     code: ClassVar[str] = "NUM001"
     name: ClassVar[str] = "gradients-underflow"
     needs: ClassVar[tuple[str, ...]] = ("grad/zeros@", "grad/rms@")
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.MISSING_LOSS_SCALING: (
             For("gradients are lost in float16, without a scaler"),

@@ -49,6 +49,7 @@ class OverflowNear:
     name: ClassVar[str] = "overflow-near"
     onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("act/headroom@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.PRECISION_OVERFLOW: (For("activations are near the format's largest number"), For(when=When.ALARM)),
     }

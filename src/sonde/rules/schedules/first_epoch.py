@@ -72,15 +72,16 @@ class FirstEpoch(NamedTuple):
         """With what one more step tells."""
         if self.ended >= 0:
             return self
-        new, loss, lr = self, scene.value("loss"), scene.value("lr")
+        course, starts, lr_peak, num_before_peak, ended, is_judged = self
+        loss, lr = scene.value("loss"), scene.value("lr")
         if math.isfinite(loss):
-            starts = self.starts if len(self.starts) == _FIRST else (*self.starts, loss)
-            new = new._replace(course=self.course.extended(loss), starts=starts, is_judged=self.is_judged and loss > 0)
-        if math.isfinite(lr) and not lr <= self.lr_peak:
-            new = new._replace(lr_peak=lr, num_before_peak=self.course.num_values)
+            starts = starts if len(starts) == _FIRST else (*starts, loss)
+            course, is_judged = course.extended(loss), is_judged and loss > 0
+        if math.isfinite(lr) and not lr <= lr_peak:
+            lr_peak, num_before_peak = lr, self.course.num_values
         if "epoch" in scene:
-            return new._replace(ended=scene.step, is_judged=new.is_judged and scene.value("epoch") == 1)
-        return new
+            ended, is_judged = scene.step, is_judged and scene.value("epoch") == 1
+        return FirstEpoch(course, starts, lr_peak, num_before_peak, ended, is_judged)
 
     @property
     def is_warming_up(self) -> bool:

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from sonde.core.quantities import amount
 from sonde.rules.rule import Cause, Claims, For, Look, Onset, Severity, Sighting
-from sonde.rules.schedules.first_epoch import FirstEpoch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +42,7 @@ class FirstEpochSpiked:
     name: ClassVar[str] = "first-epoch-spiked"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "epoch")
+    reads: ClassVar[tuple[str, ...]] = ("epoch",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.LR_TOO_HIGH: For("the loss spiked in the first epoch"),
     }
@@ -52,17 +52,17 @@ class FirstEpochSpiked:
     spike: float = 1.5
     rise: float = 0.1
 
-    def init(self) -> FirstEpoch:
-        """Before the first step."""
-        return FirstEpoch()
+    def init(self) -> tuple[()]:
+        """Nothing: the picture has the first epoch."""
+        return ()
 
-    def step(self, state: FirstEpoch, look: Look) -> tuple[FirstEpoch, Sequence[Sighting]]:
+    def step(self, state: tuple[()], look: Look) -> tuple[tuple[()], Sequence[Sighting]]:
         """Look at one more step."""
-        state = state.after(look.scene)
-        found = state.verdict if state.ended == look.scene.step else None
+        epoch = look.picture.first_epoch
+        found = epoch.verdict if epoch.ended == look.scene.step else None
         if found is None or not found.is_spiked(self.spike, self.rise):
             return state, ()
-        rate = f" (learning rate up to {amount(state.lr_peak)})" if state.lr_peak > 0 else ""
+        rate = f" (learning rate up to {amount(epoch.lr_peak)})" if epoch.lr_peak > 0 else ""
         message = (
             f"in the first epoch the loss rose from {amount(found.start)} to {amount(found.highest)}, and ended at "
             f"{amount(found.last)}{rate}"

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from sonde.core.quantities import amount, share
 from sonde.rules.rule import Cause, Claims, For, Look, Onset, Severity, Sighting
-from sonde.rules.schedules.first_epoch import FirstEpoch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +45,7 @@ class FirstEpochStill:
     name: ClassVar[str] = "first-epoch-still"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "epoch")
+    reads: ClassVar[tuple[str, ...]] = ("epoch",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.LR_TOO_LOW: For("the loss barely moved in the first epoch"),
     }
@@ -54,19 +54,19 @@ class FirstEpochStill:
     least_fall: float = 0.01
     hidden: float = 0.05
 
-    def init(self) -> FirstEpoch:
-        """Before the first step."""
-        return FirstEpoch()
+    def init(self) -> tuple[()]:
+        """Nothing: the picture has the first epoch."""
+        return ()
 
-    def step(self, state: FirstEpoch, look: Look) -> tuple[FirstEpoch, Sequence[Sighting]]:
+    def step(self, state: tuple[()], look: Look) -> tuple[tuple[()], Sequence[Sighting]]:
         """Look at one more step."""
-        state = state.after(look.scene)
-        found = state.verdict if state.ended == look.scene.step else None
-        if found is None or state.is_warming_up or look.picture.came_trained:
+        epoch = look.picture.first_epoch
+        found = epoch.verdict if epoch.ended == look.scene.step else None
+        if found is None or epoch.is_warming_up or look.picture.came_trained:
             return state, ()
         if not found.is_still(self.least_fall, self.hidden):
             return state, ()
-        rate = f" (learning rate up to {amount(state.lr_peak)})" if state.lr_peak > 0 else ""
+        rate = f" (learning rate up to {amount(epoch.lr_peak)})" if epoch.lr_peak > 0 else ""
         way = "fell" if found.fall >= 0 else "rose"
         change = f"{way} by only {share(abs(found.fall))} in the first epoch"
         message = f"the loss, {amount(found.start)} at first, {change}{rate}"

@@ -105,6 +105,8 @@ class LrJump:
                 state = state._replace(num_worse=state.num_worse + 1)
             if state.num_worse >= 2:
                 sightings = [self._sighting(Severity.WARNING, state.before, state.after, look, state)]
+        if picture.lr == state.lr:
+            return state, sightings
         peak = float(np.fmax(state.peak, picture.lr))
         return state._replace(lr=picture.lr, peak=peak), sightings
 

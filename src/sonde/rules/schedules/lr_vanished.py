@@ -89,7 +89,7 @@ class LrVanished:
 
     gone: float = 0.01
     least_fall: float = 0.05
-    high: float = 0.1
+    high: float = 0.25
 
     def init(self) -> LrVanishedState:
         """Before the first step."""
@@ -103,13 +103,13 @@ class LrVanished:
         travelled = state.travelled + picture.lr
         leapt = picture.lr_jumped and picture.lr > 2 * state.lr
         num_zero = state.num_zero + 1 if picture.lr < _NOTHING * picture.lr_peak else 0
-        state = state._replace(
-            travelled=travelled, lr=picture.lr, base=state.lr if leapt else state.base, num_zero=num_zero
-        )
-        if picture.lr >= self.gone * picture.lr_peak or 0 < 0.5 * state.base <= picture.lr:
-            if math.isfinite(picture.loss_smooth) and (not state.marks or travelled > 1.1 * state.marks[-1][0]):
-                state = state._replace(marks=(*state.marks, (travelled, picture.loss_smooth))[-_MOST_MARKS:])
-            return state._replace(gone=-1, since=Course(width=2)), ()
+        base, marks = state.lr if leapt else state.base, state.marks
+        if picture.lr >= self.gone * picture.lr_peak or 0 < 0.5 * base <= picture.lr:
+            if math.isfinite(picture.loss_smooth) and (not marks or travelled > 1.1 * marks[-1][0]):
+                marks = (*marks, (travelled, picture.loss_smooth))[-_MOST_MARKS:]
+            old = state.falling, state.share
+            return LrVanishedState(travelled, marks, -1, *old, picture.lr, base, num_zero=num_zero), ()
+        state = state._replace(travelled=travelled, lr=picture.lr, base=base, num_zero=num_zero)
         rose = picture.num_losses > 1 and state.marks  # a warmup that starts at zero has no peak yet
         if not rose:
             return state, ()
@@ -120,7 +120,7 @@ class LrVanished:
             f"the learning rate has been below {share(self.gone)} of its peak ({amount(picture.lr_peak)}) since step "
             f"{state.gone:,}"
         )
-        if num_zero > max(30, state.gone) and not picture.is_solved:
+        if num_zero > max(30, state.gone) and not (has_level(look) and picture.is_solved):
             message = f"{since} and is {amount(picture.lr)} now: nothing has been learned since then"
             return state, (Sighting(Severity.WARNING, message, evidence=evidence, since=state.gone),)
         if not has_level(look):

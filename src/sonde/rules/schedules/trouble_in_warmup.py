@@ -81,7 +81,8 @@ class TroubleInWarmup:
             return state, ()
         if not picture.lr <= 1.001 * state.peak:
             state = state._replace(full_at=picture.num_losses)
-        state = state._replace(peak=float(np.fmax(state.peak, picture.lr)))
+        if picture.lr > state.peak or math.isnan(state.peak):
+            state = state._replace(peak=picture.lr)
         if picture.num_losses > self.early and state.trouble < 0:
             return state, ()
         if picture.num_losses <= self.early:

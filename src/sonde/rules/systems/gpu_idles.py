@@ -52,6 +52,7 @@ class GpuIdles:
     code: ClassVar[str] = "SYS009"
     name: ClassVar[str] = "gpu-idles"
     needs: ClassVar[tuple[str, ...]] = (_TAG,)
+    reads: ClassVar[tuple[str, ...]] = ("device/utilisation", "device/utilisation@")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DATA_STALL: For("the GPU idles"),
     }

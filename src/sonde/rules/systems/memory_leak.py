@@ -55,6 +55,7 @@ class MemoryLeak:
     code: ClassVar[str] = "SYS004"
     name: ClassVar[str] = "memory-leak"
     needs: ClassVar[tuple[str, ...]] = ("host/rss",)
+    reads: ClassVar[tuple[str, ...]] = ("memory/allocated", "host/rss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.MEMORY_LEAK: For("memory grows along a line"),
         Cause.SLOWDOWN: Against("the leak may explain the slowdown"),

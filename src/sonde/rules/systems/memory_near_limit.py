@@ -46,6 +46,7 @@ class MemoryNearLimit:
     code: ClassVar[str] = "SYS005"
     name: ClassVar[str] = "memory-near-limit"
     needs: ClassVar[tuple[str, ...]] = ("memory/peak", "memory/total")
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.MEMORY_NEAR_LIMIT: For("tensors take nearly all memory"),
     }

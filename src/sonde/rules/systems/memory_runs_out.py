@@ -53,6 +53,7 @@ class MemoryRunsOut:
     code: ClassVar[str] = "SYS008"
     name: ClassVar[str] = "memory-runs-out"
     needs: ClassVar[tuple[str, ...]] = ("memory/allocated", "host/available")
+    reads: ClassVar[tuple[str, ...]] = ("memory/allocated", "host/rss")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.MEMORY_LEAK: For("memory grows until it is used up"),
     }

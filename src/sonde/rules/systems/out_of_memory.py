@@ -72,6 +72,7 @@ class OutOfMemory:
     code: ClassVar[str] = "SYS007"
     name: ClassVar[str] = "out-of-memory"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ("batch/size",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.MEMORY_NEAR_LIMIT: For("an allocation failed"),
     }

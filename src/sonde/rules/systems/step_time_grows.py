@@ -86,7 +86,8 @@ class StepTimeGrows:
         work = state.work.after(look.scene)
         if work.varies and not state.work.varies:
             state = StepTimeGrowsState(sequence=state.sequence)  # what came before was not divided
-        state = state._replace(work=work)
+        if work is not state.work:
+            state = state._replace(work=work)
         whole = look.scene.value("time/step") / state.sequence / work.of(look.scene)  # longer and more take longer
         seconds = own_share(look) * whole
         if not (math.isfinite(seconds) and seconds > 0):

@@ -90,7 +90,8 @@ class ThroughputDrop:
         work = state.work.after(look.scene)
         if work.varies and not state.work.varies and not state.tag:
             state = self.init()  # what came before was steps a second
-        state = state._replace(work=work)
+        if work is not state.work:
+            state = state._replace(work=work)
         tag, speed = self._speed(state, look)
         if not (math.isfinite(speed) and speed > 0):
             return state, ()

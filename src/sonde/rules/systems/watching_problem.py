@@ -43,6 +43,7 @@ class WatchingProblem:
     code: ClassVar[str] = "SYS006"
     name: ClassVar[str] = "watching-problem"
     needs: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ("monitor/dropped",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {}
     quiet_steps: ClassVar[int] = 1000
 

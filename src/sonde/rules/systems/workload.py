@@ -33,7 +33,7 @@ class Workload(NamedTuple):
     def after(self, scene: Scene) -> "Workload":
         """With what one more step tells."""
         samples = scene.value("batch/samples")
-        if not samples > 0:
+        if not samples > 0 or samples == self.samples:
             return self
         changed = abs(samples - self.samples) > _CHANGED * self.samples
         return Workload(samples, self.varies or changed)

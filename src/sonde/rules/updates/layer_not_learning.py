@@ -65,6 +65,7 @@ class LayerNotLearning:
     code: ClassVar[str] = "UPD003"
     name: ClassVar[str] = "layer-not-learning"
     needs: ClassVar[tuple[str, ...]] = ("update/norm@", "grad/norm@")
+    reads: ClassVar[tuple[str, ...]] = ("update/norm@",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.FROZEN_LAYER: For("a parameter has gradients and never moves"),
         Cause.PRECISION_UNDERFLOW: For(),

@@ -56,6 +56,7 @@ class NothingMoves:
     code: ClassVar[str] = "UPD006"
     name: ClassVar[str] = "nothing-moves"
     needs: ClassVar[tuple[str, ...]] = ("update/norm@",)
+    reads: ClassVar[tuple[str, ...]] = ()
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.ZERO_GRAD_MISPLACED: For("no weight changes though the optimiser steps"),
         Cause.DEAD_UNITS: For(),
@@ -70,6 +71,10 @@ class NothingMoves:
     def init(self) -> NothingMovesState:
         """Before the first step."""
         return NothingMovesState()
+
+    def waits(self, state: NothingMovesState) -> bool:
+        """Whether no weight has changed so far."""
+        return not state.moved
 
     def step(self, state: NothingMovesState, look: Look) -> tuple[NothingMovesState, Sequence[Sighting]]:
         """Look at one more step."""

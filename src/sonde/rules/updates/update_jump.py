@@ -49,6 +49,7 @@ class UpdateJump:
     name: ClassVar[str] = "update-jump"
     onset: ClassVar[Onset] = Onset.AT_A_LOOK
     needs: ClassVar[tuple[str, ...]] = ("update/ratio@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.LR_SPIKE: For("updates jumped at one step"),
         Cause.OPTIMIZER_STATE_LOST: For(),

@@ -59,6 +59,7 @@ class UpdatesRoundedAway:
     code: ClassVar[str] = "UPD005"
     name: ClassVar[str] = "updates-rounded-away"
     needs: ClassVar[tuple[str, ...]] = ("update/absmax@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.PRECISION_UNDERFLOW: For("updates are close to the spacing of the number format"),
         Cause.LR_TOO_LOW: Against(),

@@ -9,6 +9,7 @@ import numpy as np
 
 from sonde.core.quantities import amount, share
 from sonde.rules.depth import latest_matrices, latest_typical
+from sonde.rules.fresh import LATEST
 from sonde.rules.picture import Picture
 from sonde.rules.progress import is_lost, is_stuck
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
@@ -31,6 +32,7 @@ class UpdatesTooLarge:
         - The median over weight matrices of ‖Δθ‖/‖θ‖ is above `limit`, or above ten times the usual maximum at that
           age, at `num_looks` measurements in a row. The usual maximum is 1e-2 in the first 1,000 steps, 1e-3 up to
           10,000 and 1e-4 later, in proportion to the learning rate over its peak. This is information.
+        - So it is if, at the first three steps, Adam's learning rate alone is above half of the median weight.
         - It is a warning if the loss is far above its start and updates were above half of `limit` (above `limit` if
           the loss was ever below zero).
         - It is a warning if updates were above `limit` in the last 200 steps, and the loss is stuck or clearly rises.
@@ -104,9 +106,10 @@ class UpdatesTooLarge:
         picture = look.picture
         layers = latest_matrices(look.scenes, "update/ratio")
         if layers is None or not layers.names:
-            return state, ()
+            return state, self._by_rate(look)
         ratio = latest_typical(look.scenes, "update/ratio")
-        if picture.best_step > state.peak_step + self.survived and picture.loss_best < 0.9 * picture.loss_start:
+        survived = picture.best_step > state.peak_step + self.survived and picture.loss_best < 0.9 * picture.loss_start
+        if state.peak and survived:
             state = state._replace(peak=0.0)
         if math.isfinite(ratio) and look.scene.layers("update/ratio") is not None:
             high = ratio > min(self.limit, 10 * phase_ceiling(picture))
@@ -140,6 +143,19 @@ class UpdatesTooLarge:
         evidence = look.evidence(f"update/ratio@{name}", value, 1e-3)
         since = state.peak_step if hurt else state.since
         return state, (Sighting(severity, message, where=(name,), evidence=(evidence,), since=since),)
+
+    def _by_rate(self, look: Look) -> Sequence[Sighting]:
+        """Before any update was measured: Adam's first step moves each weight by about the learning rate."""
+        if look.scene.step > LATEST or not look.picture.beta2 > 0:
+            return ()
+        rate, typical = look.picture.lr, latest_typical(look.scenes, "weight/rms")
+        if not rate > 0.5 * typical > 0:
+            return ()
+        message = (
+            f"the learning rate of {amount(rate)} moves each weight by about as much in the first step, "
+            f"and weight matrices have an RMS of {amount(typical)} (median) after it"
+        )
+        return (Sighting(Severity.INFO, message, evidence=(look.evidence("lr", rate, 0.1 * typical),)),)
 
 
 def phase_ceiling(picture: Picture) -> float:

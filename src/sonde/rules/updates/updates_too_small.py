@@ -7,16 +7,15 @@ from typing import ClassVar, NamedTuple
 from sonde.core.quantities import amount
 from sonde.rules.cosines import take_cosine, typical
 from sonde.rules.depth import latest_matrices, latest_typical
-from sonde.rules.levels import has_level
-from sonde.rules.progress import Descent, DescentState, is_lost, is_slow, is_stuck
+from sonde.rules.levels import has_level, left
+from sonde.rules.progress import is_lost, is_slow, is_stuck
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
 
 class UpdatesTooSmallState(NamedTuple):
-    """The descent, the cosines, and steps in a row in which all layers hardly moved."""
+    """The cosines, and steps in a row in which all layers hardly moved."""
 
-    descent: DescentState = DescentState()
     cosines: tuple[float, ...] = ()
     num_small: int = 0
     since: int = -1
@@ -39,9 +38,10 @@ class UpdatesTooSmall:
           weights.
         - That can be said after 100 losses. It can be said after 40 if updates are below a fifth of the usual minimum
           and no more than 3% of the loss can be gone.
-        - It is a warning, too, if the loss does not measure progress, 100 losses have come, all updates together make
-          less than `way` of the weights, and nearly all of them point in one direction (cosine of neighbours above
-          `straight`).
+        - It is a warning, too, if most weight matrices looked newly made at the first measurement, more than `high` of
+          the loss is left or the loss does not measure progress, and weights have not come far: all updates together
+          make less than `way` of them after 100 losses, and point in one direction (cosine of neighbours above
+          `straight`), or less than half of that after 200.
         - If updates have been below `nothing` of the weights from the first step on, the loss is not asked: all that it
           does is noise, and 30 steps are enough.
 
@@ -86,6 +86,7 @@ class UpdatesTooSmall:
     patience: int = 50
     nothing: float = 1e-6
     straight: float = 0.95
+    high: float = 0.4
 
     def init(self) -> UpdatesTooSmallState:
         """Before the first step."""
@@ -94,32 +95,29 @@ class UpdatesTooSmall:
     def step(self, state: UpdatesTooSmallState, look: Look) -> tuple[UpdatesTooSmallState, Sequence[Sighting]]:
         """Look at one more step."""
         picture = look.picture
-        descent, straightness = _DESCENT.step(state.descent, picture)
-        state = state._replace(descent=descent, cosines=take_cosine(state.cosines, look))
+        cosines = take_cosine(state.cosines, look)
         layers = latest_matrices(look.scenes, "update/ratio")
         if layers is None:
-            return state, ()
+            return state._replace(cosines=cosines), ()
         floor = 5e-4 if picture.step <= 1_000 else 5e-5 if picture.step <= 10_000 else 5e-6
         ratio = latest_typical(look.scenes, "update/ratio")
         settled = picture.phase is not Phase.WARMUP and picture.lr >= 0.5 * picture.lr_peak
         still = state.num_nothing >= 0 and 0 < ratio < self.nothing and settled
-        state = state._replace(num_nothing=state.num_nothing + 1 if still else -1)
-        moves_nothing = state.num_nothing > 0.6 * self.patience and picture.is_alone and picture.loss_start > 0
+        num_nothing = state.num_nothing + 1 if still else -1
+        moves_nothing = num_nothing > 0.6 * self.patience and picture.is_alone and picture.loss_start > 0
         healthy = picture.grad_norm > 0.1 * picture.grad_start or moves_nothing
         if not (0 < ratio < floor and settled and healthy) or picture.is_solved:
-            return state._replace(num_small=0, since=-1), ()
-        state = state._replace(num_small=state.num_small + 1, since=state.since if state.num_small else picture.step)
+            return UpdatesTooSmallState(cosines, num_nothing=num_nothing), ()
+        since = state.since if state.num_small else picture.step
+        state = UpdatesTooSmallState(cosines, state.num_small + 1, since, num_nothing)
         tiny = ratio < 0.4 * floor
-        slow = (is_stuck(picture, soon=tiny) and not is_lost(picture)) or (
-            picture.is_falling and is_slow(picture, straightness)
-        )
-        creeps = picture.num_losses >= 100 and picture.travelled < self.way and picture.update_cosine > self.straight
-        creeps = creeps and not has_level(look)
+        slow = (is_stuck(picture, soon=tiny) and not is_lost(picture)) or (picture.is_falling and is_slow(picture))
+        creeps = self._creeps(look)
         slow = slow or moves_nothing or creeps
         patience = 0.6 * self.patience if tiny else self.patience
         if not moves_nothing and (state.num_small < patience or (picture.num_losses < 100 and not slow)):
             return state, ()
-        cosine = typical(state.cosines, 1)
+        cosine = typical(cosines, 1)
         tuned = picture.came_trained  # small steps are meant
         agrees = creeps or not cosine < self.agree or (picture.travelled < self.way and is_stuck(picture))
         severity = Severity.WARNING if slow and agrees and not tuned else Severity.INFO
@@ -131,5 +129,10 @@ class UpdatesTooSmall:
         evidence = look.evidence(f"update/ratio@{layers.names[0]}", ratio, 2 * floor)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
 
-
-_DESCENT = Descent()
+    def _creeps(self, look: Look) -> bool:
+        """Whether weights that have everything to learn have hardly left where they began."""
+        picture = look.picture
+        if not picture.fresh > 0.5 or (has_level(look) and not left(picture) > self.high):
+            return False
+        straight = picture.num_losses >= 100 and picture.travelled < self.way and picture.update_cosine > self.straight
+        return straight or (picture.num_losses >= 200 and picture.travelled < self.way / 2)

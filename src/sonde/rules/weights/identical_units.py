@@ -55,6 +55,7 @@ class IdenticalUnits:
     code: ClassVar[str] = "WGT005"
     name: ClassVar[str] = "identical-units"
     needs: ClassVar[tuple[str, ...]] = ("weight/std@",)
+    reads: ClassVar[tuple[str, ...]] = ("spectrum/effective_rank@", "weight/std@")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.SYMMETRIC_INITIALISATION: For("all units of a layer are equal"),
         Cause.WARMUP_TOO_SHORT: Against("units are equal from the start"),
@@ -69,6 +70,10 @@ class IdenticalUnits:
     def init(self) -> IdenticalUnitsState:
         """Before the first step."""
         return IdenticalUnitsState()
+
+    def waits(self, state: IdenticalUnitsState) -> bool:
+        """Whether the loss of such units is looked at now and then."""
+        return bool(state.names)
 
     def step(self, state: IdenticalUnitsState, look: Look) -> tuple[IdenticalUnitsState, Sequence[Sighting]]:
         """Look at the matrices."""

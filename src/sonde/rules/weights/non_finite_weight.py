@@ -45,6 +45,7 @@ class NonFiniteWeight:
     name: ClassVar[str] = "non-finite-weight"
     onset: ClassVar[Onset] = Onset.OF_COLLAPSE
     needs: ClassVar[tuple[str, ...]] = ("weight/nonfinite@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.EXPLODING_GRADIENTS: For("it ended in NaN or infinite weights"),
     }

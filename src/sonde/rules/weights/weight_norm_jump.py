@@ -74,6 +74,7 @@ class WeightNormJump:
     name: ClassVar[str] = "weight-norm-jump"
     onset: ClassVar[Onset] = Onset.AT_A_LOOK
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.WEIGHT_NORM_JUMP: (
             For("weights changed abruptly between two measurements"),
@@ -98,6 +99,10 @@ class WeightNormJump:
     def init(self) -> WeightNormJumpState:
         """Before the first step."""
         return WeightNormJumpState()
+
+    def waits(self, state: WeightNormJumpState) -> bool:
+        """Whether the loss after a jump is looked at."""
+        return bool(state.jumps)
 
     def step(self, state: WeightNormJumpState, look: Look) -> tuple[WeightNormJumpState, Sequence[Sighting]]:
         """Look at the weights where they were measured, and at the loss after a jump."""

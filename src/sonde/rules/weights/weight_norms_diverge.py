@@ -51,6 +51,7 @@ class WeightNormsDiverge:
     code: ClassVar[str] = "WGT003"
     name: ClassVar[str] = "weight-norms-diverge"
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
+    reads: ClassVar[tuple[str, ...]] = ("weight/rms@", "spectrum/condition@")
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.LR_TOO_HIGH: For(),
         Cause.EMBEDDING_NORM_GROWTH: For(),

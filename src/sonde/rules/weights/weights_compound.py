@@ -65,6 +65,7 @@ class WeightsCompound:
     name: ClassVar[str] = "weights-compound"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.GAIN_DRIFT: (
             For("weights grow by a constant percentage a step"),
@@ -81,6 +82,10 @@ class WeightsCompound:
     def init(self) -> WeightsCompoundState:
         """Before the first step."""
         return WeightsCompoundState()
+
+    def waits(self, state: WeightsCompoundState) -> bool:
+        """Whether the loss is looked at in between."""
+        return state.since >= 0
 
     def step(self, state: WeightsCompoundState, look: Look) -> tuple[WeightsCompoundState, Sequence[Sighting]]:
         """Look at the weights where they were measured, and at the loss in between."""

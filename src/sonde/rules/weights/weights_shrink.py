@@ -60,6 +60,7 @@ class WeightsShrink:
     name: ClassVar[str] = "weights-shrink"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("weight/norm",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.WEIGHT_DECAY_TOO_STRONG: (
             For("weights shrink and the loss stays near that of an untrained model"),

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, share
+from sonde.rules.fresh import LATEST, new_sizes
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.medians import middle
 
-_AMPLIFIERS = ("Linear", "Conv")  # the beginnings of their classes
 _MOVED = 0.2  # of a weight by the first update: what is measured then is no longer how it began
-_LATEST = 3
 _TELLING = 20  # steps within which outputs are looked at, where they ever are
 
 
@@ -35,8 +34,8 @@ class WeightsStartLarge:
           measured are taken at their weights' word.
         - The weights look new: no value is further out than those of a uniform or normal distribution. Weights that
           were trained before have outliers, and any size.
-        - Layers that the first updates have moved by a fifth, or may have moved so far at this learning rate, do not
-          count.
+        - Layers that the first update has moved by a fifth do not count, and nothing is said if the first update that
+          was measured changed all weights by `moved`, or the loss is not finite: then the steps were too large.
         - Always a warning, but information for a model that came trained.
 
     Why it matters:
@@ -61,6 +60,7 @@ class WeightsStartLarge:
     name: ClassVar[str] = "weights-start-large"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.BAD_INITIALISATION: For("the first weights are far too large", when=When.ALARM, weight=3.0),
         Cause.LR_TOO_HIGH: Against("the weights were too large before the first step", when=When.ALARM),
@@ -77,20 +77,25 @@ class WeightsStartLarge:
 
     gain: float = 2.5
     far: float = 6.0
+    moved: float = 0.1
 
     def init(self) -> WeightsStartLargeState:
         """Before the first step."""
         return WeightsStartLargeState()
+
+    def waits(self, state: WeightsStartLargeState) -> bool:
+        """Whether the first steps are not over."""
+        return not state.is_over
 
     def step(self, state: WeightsStartLargeState, look: Look) -> tuple[WeightsStartLargeState, Sequence[Sighting]]:
         """Look at the first weights, and at the first outputs that they give."""
         if state.is_over:
             return state, ()
         if not state.gains:
-            gains = _gains(look)
-            if not gains and look.scene.step > _LATEST:
+            found = gains(look)
+            if not found and look.scene.step > LATEST:
                 return state._replace(is_over=True), ()
-            state = state._replace(gains=tuple(gains.items()))
+            state = state._replace(gains=tuple(found.items()))
         large = self._large(dict(state.gains))
         outputs = look.scene.layers("act/rms")
         if outputs is not None:
@@ -102,9 +107,12 @@ class WeightsStartLarge:
             state = state._replace(
                 largest=max([v for v in (state.largest, *seen) if not math.isnan(v)], default=math.nan)
             )
-        over = look.scene.step > _TELLING
-        if not large or not (state.largest > 1 or (over and math.isnan(state.largest))):
-            return state._replace(is_over=over or (bool(state.gains) and not large)), ()
+        over, ratio = look.scene.step > _TELLING, look.picture.ratio_start
+        if (state.gains and not large) or ratio > self.moved or not math.isfinite(look.picture.loss_smooth):
+            return state._replace(is_over=True), ()
+        is_telling = state.largest > 1 or (over and math.isnan(state.largest))
+        if not large or not is_telling or (math.isnan(ratio) and not over):
+            return state._replace(is_over=over), ()
         return state._replace(is_over=True), (self._sighting(state, large, look),)
 
     def _large(self, gains: Mapping[str, float]) -> dict[str, float]:
@@ -126,25 +134,13 @@ class WeightsStartLarge:
         return Sighting(severity, message, tuple(large), (evidence,), since=0)
 
 
-def _gains(look: Look) -> dict[str, float]:
+def gains(look: Look) -> dict[str, float]:
     """Of the layers whose weights were measured now, before an update could change them much, and look new."""
-    scene, model = look.scene, look.scene.kinds.model
-    sizes, largest, ratios = (scene.layers(path) for path in ("weight/rms", "weight/absmax", "update/ratio"))
-    if model is None or sizes is None or largest is None or scene.step > _LATEST:
-        return {}
-    steps = scene.step * look.picture.lr
-    reach_of_norm, reach_of_each = steps * scene.value("grad/norm"), steps if look.picture.beta2 > 0 else 0.0
-    outer = dict(zip(largest.names, largest.values.tolist(), strict=True))
+    model, ratios = look.scene.kinds.model, look.scene.layers("update/ratio")
     moved = {} if ratios is None else dict(zip(ratios.names, ratios.values.tolist(), strict=True))
-    found = {}
-    for name, size in zip(sizes.names, sizes.values.tolist(), strict=True):
-        row, kind = model.by_name.get(name), model.types.get(name.rpartition(".")[0], "")
-        if row is None or len(row.shape) < 2 or not kind.startswith(_AMPLIFIERS) or not size > 0:
-            continue
-        reach = math.sqrt(2 * math.log(2 * row.num_values)) + 1  # of so many normal numbers, in deviations
-        may_move = max(
-            reach_of_norm / (size * math.sqrt(row.num_values)) if not reach_of_each else 0.0, reach_of_each / size
-        )
-        if outer.get(name, math.inf) <= reach * size and not max(moved.get(name, 0.0), may_move) > _MOVED:
-            found[name] = size * math.sqrt(math.prod(row.shape[1:]))
-    return found
+    sizes, _ = new_sizes(look.scene)
+    return {
+        name: size * math.sqrt(math.prod(model.by_name[name].shape[1:]))
+        for name, size in sizes.items()
+        if model is not None and not moved.get(name, 0.0) > _MOVED
+    }

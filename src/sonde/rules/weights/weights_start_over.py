@@ -57,6 +57,7 @@ class WeightsStartOver:
     code: ClassVar[str] = "WGT008"
     name: ClassVar[str] = "weights-start-over"
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.STATE_RESET: For("the weights are as they were at the start"),
     }
@@ -70,6 +71,10 @@ class WeightsStartOver:
     def init(self) -> WeightsStartOverState:
         """Before the first step."""
         return WeightsStartOverState()
+
+    def waits(self, state: WeightsStartOverState) -> bool:
+        """Whether the losses after a return are looked at."""
+        return state.step >= 0
 
     def step(self, state: WeightsStartOverState, look: Look) -> tuple[WeightsStartOverState, Sequence[Sighting]]:
         """Look at the weights where they were measured, and at the losses after a return."""

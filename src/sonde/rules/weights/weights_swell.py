@@ -59,6 +59,7 @@ class WeightsSwell:
     name: ClassVar[str] = "weights-swell"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("weight/rms@",)
+    reads: ClassVar[tuple[str, ...]] = needs
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.LR_TOO_HIGH: (
             For("weights are replaced, not refined"),
