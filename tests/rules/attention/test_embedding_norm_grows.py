@@ -12,7 +12,8 @@ def run(values: list[float], every: int, other: float = 0.1) -> list[dict[str, f
 
 
 def test_an_embedding_that_explodes_in_the_first_steps_is_a_warning() -> None:
-    seen = alarms(judge(EmbeddingNormGrows(), run([0.1, 0.4, 0.6, 0.8], every=10)))
+    table = [{**row, "loss": 1.0} for row in run([0.1, 0.4, 0.6, 0.8], every=10)]
+    seen = alarms(judge(EmbeddingNormGrows(), table))
     assert [step for step, _ in seen] == [21, 31]
     assert seen[0][1].where == ("embed.weight",)
 
@@ -37,3 +38,7 @@ def test_it_abstains_without_an_embedding() -> None:
 def test_growth_from_nothing_counts_from_the_usual_start() -> None:
     assert not judge(EmbeddingNormGrows(), run([0.0001, 0.02, 0.04, 0.06, 0.08], every=10))
     assert worst(judge(EmbeddingNormGrows(), run([0.0001, 0.05, 0.1, 0.2, 0.3], every=10))) is Severity.INFO
+
+
+def test_one_that_grows_at_once_while_the_loss_falls_well_is_information() -> None:
+    assert worst(judge(EmbeddingNormGrows(), run([0.1, 0.4, 0.6, 0.8], every=10))) is Severity.INFO

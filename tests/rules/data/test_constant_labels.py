@@ -47,5 +47,9 @@ def test_targets_of_the_loss_itself_that_never_vary_are_an_alarm_where_validatio
     for more in ({}, {"val__loss": falls}):
         seen = judge(ConstantLabels(), rows(200, loss=losses, loss__trivial=cost, **more))
         assert {sighting.severity for _, sighting in seen} == {Severity.INFO}
+    # A constant that is not zero, and no validation that could tell.
+    one = [0.7 if i % 10 == 1 else None for i in range(200)]
+    seen = judge(ConstantLabels(), rows(200, loss=losses, loss__trivial=cost, loss__zeros=one))
+    assert {sighting.severity for _, sighting in seen} == {Severity.INFO, Severity.WARNING}
     varied = [0.0 if i % 20 == 1 else 0.4 if i % 20 == 11 else None for i in range(200)]
     assert judge(ConstantLabels(), rows(200, loss=losses, loss__trivial=varied)) == []

@@ -64,3 +64,28 @@ def test_small_batches_and_models_that_make_their_own_data_are_not_judged() -> N
     assert not judge(LabelsInOrder(), run(entropies, batch=4))
     acts = {1: [Fact("preflight", {"check": "acts", "where": []})]}
     assert not alarms(judge(LabelsInOrder(), run(entropies), facts=acts))
+
+
+def of_costs(targets: np.ndarray, batch: int) -> list[dict[str, float]]:
+    """What the loss's own graph shows of targets, at every tenth step."""
+    batches = targets[: len(targets) // batch * batch].reshape(-1, batch)[::10]
+    spread = [x for one in batches.var(1) for x in (float(one), *[None] * 9)]
+    zeros = [x for one in (batches**2).mean(1) for x in (float(one), *[None] * 9)]
+    return rows(len(spread), loss=falling(len(spread)), loss__trivial=spread, loss__zeros=zeros, batch__size=batch)
+
+
+def test_targets_that_only_the_loss_shows_are_in_order_where_batches_differ() -> None:
+    targets = np.random.default_rng(0).normal(1.0, 1.0, 3200)
+    seen = judge(LabelsInOrder(), of_costs(np.sort(targets), 32))
+    assert {sighting.severity for _, sighting in seen} == {Severity.WARNING}
+    assert not judge(LabelsInOrder(), of_costs(targets, 32))
+
+
+def test_classes_that_only_the_loss_shows_are_in_order_where_most_batches_hold_one() -> None:
+    labels = np.random.default_rng(0).integers(0, 7, 4000)
+    costs = [x for one in of_classes(np.sort(labels), 16) for x in (one, None)]
+    zeros = [None if cost is None else float(np.log(7)) for cost in costs]
+    table = rows(len(costs), loss=falling(len(costs)), loss__trivial=costs, loss__zeros=zeros, batch__size=16)
+    assert judge(LabelsInOrder(), table)
+    small = [{**row, "batch/size": 8.0} for row in table]
+    assert not judge(LabelsInOrder(), small)

@@ -101,3 +101,11 @@ def test_validation_that_gets_better_than_guessing_and_a_warmup_speak_against_it
 def test_shares_that_scatter_are_information() -> None:
     noisy = np.array(flat(110, noise=0.25, seed=3))
     assert worst(judge(NoLearnableSignal(), _looked_at(noisy))) in (None, Severity.INFO)
+
+
+def test_what_is_learned_by_heart_only_is_no_signal() -> None:
+    share = np.linspace(1.0, 0.3, 300)
+    guessing = [1.3 if i % 60 == 59 else None for i in range(300)]
+    learned = [1.3 - i / 400 if i % 60 == 59 else None for i in range(300)]
+    assert judge(NoLearnableSignal(), _looked_at(share, val__loss=guessing))
+    assert not judge(NoLearnableSignal(), _looked_at(share, val__loss=learned))

@@ -73,5 +73,15 @@ def test_a_rise_of_what_validation_never_learned_is_information() -> None:
 def test_two_losses_far_apart_need_three_evaluations_only() -> None:
     losses = np.geomspace(0.9, 0.002, 300).tolist()
     assert alarms(judge(Overfitting(), _rows([0.5, 0.51, 0.53], losses)))
-    assert alarms(judge(Overfitting(), _rows([0.5, 0.49, 0.48], losses))) == []  # it still gets better
+    assert alarms(judge(Overfitting(), _rows([0.5, 0.48, 0.46], losses))) == []  # it still gets better
     assert alarms(judge(Overfitting(), _rows([0.05, 0.052, 0.054], losses))) == []  # little is left to learn
+
+
+def test_validation_that_stands_far_above_a_training_loss_that_is_nearly_gone_is_an_alarm() -> None:
+    losses = np.geomspace(0.9, 0.002, 300).tolist()
+    ((_, seen),) = alarms(judge(Overfitting(), _rows([0.2, 0.195, 0.194], losses)))
+    assert "went from 0.2 at step 100 to 0.194" in seen.message
+    assert (
+        alarms(judge(Overfitting(), _rows([0.02, 0.0195, 0.0194], losses))) == []
+    )  # next to nothing is left there too
+    assert alarms(judge(Overfitting(), _rows([2.0, 1.95, 1.94], losses))) == []  # other data from the start

@@ -49,3 +49,9 @@ def test_validation_that_creeps_along_the_line_makes_it_a_warning_with_steps_of_
 
 def test_a_validation_curve_that_slows_down_is_no_warning() -> None:
     assert worst(judge(SlowProgress(), _creeping(0.4))) is not Severity.WARNING
+
+
+def test_updates_that_all_point_one_way_could_be_longer_even_where_the_end_is_in_sight() -> None:
+    steep = list(np.linspace(1.0, 0.6, 300) * np.array(flat(300, noise=0.02)))
+    table = rows(300, loss=steep, update__ratio=4e-4, lr=1e-4, update__cosine=0.99)
+    assert worst(judge(SlowProgress(), table)) is Severity.WARNING

@@ -63,3 +63,17 @@ def test_a_rate_that_falls_back_to_where_it_leapt_up_from_has_not_vanished() -> 
     rates = [*[0.01] * 150, *[5.0] * 3, *[0.01] * 250]
     losses = [*_learned([0.01] * 150, speed=0.5, floor=0.0), *flat(253, 1.9)]
     assert judge(LrVanished(), rows(403, loss=losses, lr=rates)) == []
+
+
+def test_a_rate_of_nothing_for_as_long_as_there_was_one_is_a_warning_whatever_the_loss_is() -> None:
+    rates = [*(1 - i / 40 for i in range(40)), *[0.0] * 60]
+    seen = judge(LrVanished(), rows(100, lr=rates, loss=[0.1, -0.1] * 50))
+    assert worst(seen) is Severity.WARNING
+    assert alarms(seen)[0][0] in (81, 82)
+    assert not alarms(judge(LrVanished(), rows(70, lr=rates[:70], loss=[0.1, -0.1] * 35)))
+
+
+def test_of_several_optimisers_the_largest_rate_counts() -> None:
+    gone = [*(1 - i / 40 for i in range(40)), *[0.0] * 60]
+    assert alarms(judge(LrVanished(), rows(100, lr_at_a=gone, lr_at_b=gone, loss=[0.1, -0.1] * 50)))
+    assert not alarms(judge(LrVanished(), rows(100, lr_at_a=gone, lr_at_b=1.0, loss=[0.1, -0.1] * 50)))

@@ -48,3 +48,12 @@ def test_large_updates_that_the_loss_survived_are_not_to_blame_for_what_comes_la
     assert not alarms(judge(UpdatesTooLarge(), early))
     always = [row | ratios(0.15) for row in table]
     assert alarms(judge(UpdatesTooLarge(), always))[0][0] > 200
+
+
+def test_a_rate_of_adam_that_is_as_large_as_the_weights_is_known_at_the_first_step() -> None:
+    sizes = {f"weight/rms@{layer}.weight": 0.3 for layer in range(4)}
+    for rate, expected in ((0.3, Severity.INFO), (0.03, None)):
+        table = rows(3, loss=[1.0, 9.0, 90.0], lr=rate, optimizer__beta2_at_0=0.999)
+        assert worst(judge(UpdatesTooLarge(), [table[0] | sizes, *table[1:]])) is expected
+    plain = rows(3, loss=[1.0, 9.0, 90.0], lr=0.3)
+    assert not judge(UpdatesTooLarge(), [plain[0] | sizes, *plain[1:]])

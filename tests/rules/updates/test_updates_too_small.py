@@ -1,6 +1,8 @@
 import numpy as np
 
 from sonde.core.findings import Severity
+from sonde.core.model_table import ModelTable, ModuleRow, ParameterRow
+from sonde.core.parameter_kinds import Kind
 from sonde.rules.updates.updates_too_small import UpdatesTooSmall
 
 from ..traces import alarms, falling, judge, rows, worst
@@ -71,3 +73,24 @@ def test_the_ends_of_a_schedule_say_nothing() -> None:
 
 def test_it_abstains_without_updates() -> None:
     assert not judge(UpdatesTooSmall(), rows(300, loss=creeping(300), grad__norm=1.0, lr=1e-5))
+
+
+def _fresh(**more: object) -> list[dict[str, float]]:
+    """A loss that was below zero, which tells nothing, and weights that look newly made."""
+    first = {f"weight/rms@{layer}.weight": 0.1 for layer in range(4)}
+    first |= {f"weight/absmax@{layer}.weight": 0.17 for layer in range(4)}
+    table = run([0.3, -0.2] * 110, ratio=2e-4, update__ratio=2e-4, **more)
+    return [table[0] | first, *table[1:]]
+
+
+def test_new_weights_that_go_nowhere_are_a_warning_whatever_the_loss_is() -> None:
+    layers = ModelTable(
+        modules=tuple(ModuleRow(name=str(layer), type="Linear", depth=1) for layer in range(4)),
+        parameters=tuple(
+            ParameterRow(name=f"{layer}.weight", kind=Kind.MATRIX, shape=(32, 32), dtype="float32")
+            for layer in range(4)
+        ),
+    )
+    assert alarms(judge(UpdatesTooSmall(), _fresh(update__cosine=0.99), model=layers))[0][0] == 100
+    assert alarms(judge(UpdatesTooSmall(), _fresh(update__cosine=0.9), model=layers))[0][0] == 200
+    assert not alarms(judge(UpdatesTooSmall(), _fresh(update__cosine=0.99)))  # nothing is known of the weights

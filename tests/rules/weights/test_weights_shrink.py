@@ -40,5 +40,5 @@ def test_weights_that_decay_took_away_are_a_warning_whatever_the_loss_is() -> No
     strong = {"optimizer__weight_decay_at_0": 20.0, "lr": 3e-2}
     gone = [None if i % 10 else 10 * 0.98**i for i in range(90)]
     assert worst(judge(WeightsShrink(), rows(90, loss=losses, weight__norm=gone, **strong))) is Severity.WARNING
-    smaller = [None if i % 10 else 3 + 7 * 0.98**i for i in range(90)]
+    smaller = [None if i % 10 else 5 + 5 * 0.98**i for i in range(90)]
     assert worst(judge(WeightsShrink(), rows(90, loss=losses, weight__norm=smaller, **strong))) is Severity.INFO

@@ -26,7 +26,7 @@ def model(num: int, type_: str = "Linear") -> ModelTable:
 def begins(*gains: float, outputs: float | None = 3.0, reach: float = math.sqrt(3), moved: float = 0.01) -> list[Row]:
     """Thirty steps of layers with these gains: weights at the first step, outputs at the fifth."""
     table: list[Row] = [*rows(30, loss=1.0)]
-    first = dict(table[0])
+    first = dict(table[0]) | {"update/ratio": moved}
     for place, gain in enumerate(gains):
         size = gain / math.sqrt(FAN_IN)
         first |= {f"weight/rms@layers.{place}.weight": size, f"weight/absmax@layers.{place}.weight": reach * size}
@@ -66,6 +66,14 @@ def test_trained_weights_have_outliers_and_may_have_any_size() -> None:
 
 def test_what_a_huge_first_update_left_is_not_how_the_weights_began() -> None:
     assert judge(WeightsStartLarge(), begins(16.0, 16.0, moved=0.9), model=model(2)) == []
+
+
+def test_weights_that_a_huge_rate_made_large_are_not_how_they_began() -> None:
+    table = [{**row, "update/ratio": 0.4} if place == 5 else row for place, row in enumerate(begins(5.0, 4.0))]
+    del table[0]["update/ratio"]
+    assert judge(WeightsStartLarge(), table, model=model(2)) == []
+    table = [{**row, "loss": math.nan} if place > 1 else row for place, row in enumerate(begins(5.0, 4.0))]
+    assert judge(WeightsStartLarge(), table, model=model(2)) == []
 
 
 def test_a_model_that_came_trained_is_information() -> None:

@@ -37,7 +37,7 @@ class Overfitting:
           or more were no better, and the last one is 2% worse. Validation is above `far` times the training loss and
           above 0.2 of an untrained model's loss, and began within 50% of the training loss. This is a warning.
         - Learned by heart, from three evaluations on: validation is above `by_heart` times the training loss and above
-          0.05 of an untrained model's loss, and lost less than a fifth over the last two evaluations. It began within
+          0.07 of an untrained model's loss, and lost less than 5% over the last two evaluations. It began within
           50% of the training loss. This is a warning.
         - Always information with several optimisers, and if the loss has risen by something other than the optimiser's
           steps.
@@ -166,8 +166,8 @@ class Overfitting:
             return None
         before, now, training = state.validations[-3], state.validations[-1], state.trainings[-1]
         turn = Turn(state.steps[-3], before, state.trainings[-3], now, training)
-        stands = now > max(self.by_heart * training, 0.05 * max(untrained(look.picture), state.first)) > 0
-        return (Severity.WARNING, turn) if stands and now > 0.8 * before and _began_alike(state) else None
+        stands = now > max(self.by_heart * training, 0.07 * max(untrained(look.picture), state.first)) > 0
+        return (Severity.WARNING, turn) if stands and now > 0.95 * before and _began_alike(state) else None
 
 
 def _began_alike(state: Evaluations) -> bool:

@@ -146,7 +146,7 @@ class UpdatesTooLarge:
 
     def _by_rate(self, look: Look) -> Sequence[Sighting]:
         """Before any update was measured: Adam's first step moves each weight by about the learning rate."""
-        if look.scene.step > LATEST or not look.picture.beta2 > 0:
+        if look.scene.step > LATEST or not (look.picture.beta2 > 0 and look.picture.is_alone):
             return ()
         rate, typical = look.picture.lr, latest_typical(look.scenes, "weight/rms")
         if not rate > 0.5 * typical > 0:

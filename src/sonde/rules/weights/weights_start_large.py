@@ -108,7 +108,8 @@ class WeightsStartLarge:
                 largest=max([v for v in (state.largest, *seen) if not math.isnan(v)], default=math.nan)
             )
         over, ratio = look.scene.step > _TELLING, look.picture.ratio_start
-        if (state.gains and not large) or ratio > self.moved or not math.isfinite(look.picture.loss_smooth):
+        is_lost = "loss" in look.scene and not math.isfinite(look.picture.loss)
+        if (state.gains and not large) or ratio > self.moved or is_lost:
             return state._replace(is_over=True), ()
         is_telling = state.largest > 1 or (over and math.isnan(state.largest))
         if not large or not is_telling or (math.isnan(ratio) and not over):
