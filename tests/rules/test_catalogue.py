@@ -94,6 +94,7 @@ def test_a_rule_of_another_package_stands_among_the_others_with_its_owner(instal
         ('"mine"', '"My rule"', "`Mine.name` must be lower-case words"),
         ('"mine"', '"loss-spike"', "is called 'loss-spike', as LOS002 is: rename it"),
         ('("loss",)', '"loss"', "`Mine.needs` must be a tuple of tags"),
+        ("quiet_steps = 100", 'quiet_steps, reads = 100, "loss"', "`Mine.reads` must be a tuple of tags"),
         ("Cause.LR_TOO_HIGH", "'bad-luck'", "`Mine.points_to` names 'bad-luck', which is no member of `Cause`"),
         ("For()", "3", "`Mine.points_to` must be `For(why)` or `Against(why)`"),
         ("quiet_steps = 100", "", "`Mine` has no `quiet_steps`"),

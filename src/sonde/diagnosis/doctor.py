@@ -45,9 +45,14 @@ class Doctor:
         self._not_measured: dict[str, str] = {}
         self._newly_failed: dict[str, str] = {}
         self._states: dict[str, Any] = {}
+        self._patient = {rule.code: waits for rule in self._rules if (waits := getattr(rule, "waits", None))}
+        self._waiting: dict[str, None] = {}
+        """The rules that wait for something that they cannot name."""
         for rule in tuple(self._rules):
             try:
                 self._states[rule.code] = rule.init()
+                if rule.code in self._patient:
+                    self._see_waiting(rule.code)
             except _FAILURES as error:
                 self._leave_out(rule, f"failed before the first step: {error!r}")
         self._scenes, self._pictures, self._ledger = Scenes(model), Pictures(), Ledger()
@@ -64,11 +69,6 @@ class Doctor:
         self._chosen: dict[tuple[str, ...], tuple[Rule, ...]] = {}
         """The rules that are asked, by the tags and paths that a step brings and the findings that are open."""
         self._blind()
-        self._patient = {rule.code: waits for rule in self._rules if (waits := getattr(rule, "waits", None))}
-        self._waiting: dict[str, None] = {}
-        """The rules that wait for something that they cannot name."""
-        for code in self._patient:
-            self._see_waiting(code)
         self._step: int | None = None
         self._last = 0
         self._frames: list[Frame] = []
@@ -254,8 +254,9 @@ class Doctor:
         self._not_measured, self._num_steps = dict(state["not_measured"]), state["num_steps"]
         self._awaited &= set(state["awaited"])
         self._chosen.clear()
-        for code in self._patient:
-            self._see_waiting(code)
+        for code in self._patient.keys() & self._states.keys():
+            with contextlib.suppress(*_FAILURES):
+                self._see_waiting(code)
         self._blind()
         self._ranking.note(self._picture_state.picture, self._circumstances)
 

@@ -18,7 +18,7 @@ from sonde.rules.scene import Scene
 from sonde.rules.schedules.first_epoch import FirstEpoch
 from sonde.rules.targets import Targets
 from sonde.rules.upheavals import Upheaval
-from sonde.signals.ema import Ema, EmaState
+from sonde.signals.ema import Ema
 from sonde.signals.phases import Phase, Phases, PhasesState
 from sonde.signals.plateau import Plateau, PlateauState
 from sonde.signals.robust_z import RobustZ, RobustZState
@@ -222,9 +222,9 @@ class PictureState(NamedTuple):
     first_norms: tuple[float, ...]
     scores: RobustZState
     """Of the loss and of the logarithm of the gradient's norm."""
-    averages: EmaState
-    """Of the loss, of whether and how hard gradients are clipped, of the two cosines, of the labels' entropy, and of
-    what guessing gives."""
+    followed: tuple[tuple[float, int, float], ...]
+    """Moving averages, as `Ema.one` gives them: of the loss, of whether and how hard gradients are clipped, of the two
+    cosines, of the labels' entropy, and of what guessing gives."""
     plateau: PlateauState
     phases: PhasesState
     course: Course
@@ -248,7 +248,7 @@ class Pictures:
             (),
             (),
             self._z.init(2),
-            self._slow.init(7),
+            ((0.0, 0, math.nan),) * 7,
             self._plateau.init(1),
             self._phases.init(1),
             Course(width=2),
@@ -264,10 +264,13 @@ class Pictures:
         scores_state, scores = self._z.step(state.scores, np.array([loss, log_norm]))
         (loss_z, grad_z), (loss_median, grad_median) = scores.z.tolist(), scores.median.tolist()
         factor = scene.value("clip/factor")
-        clipped = np.nan if math.isnan(factor) else float(factor < 0.999)
+        clipped = math.nan if math.isnan(factor) else float(factor < 0.999)
         others = scene.value("grad/cosine"), scene.value("update/cosine"), scene.value("label/entropy"), _guess(scene)
-        averages_state, smooth = self._slow.step(state.averages, np.array([loss, clipped, factor, *others]))
-        averages = smooth.tolist()
+        followed = tuple(
+            self._slow.one(value, *before[:2]) if math.isfinite(value) else before
+            for value, before in zip((loss, clipped, factor, *others), state.followed, strict=True)
+        )
+        averages = [average for _, _, average in followed]
         plateau_state, improvement_z, plateau = state.plateau, old.improvement_z, old.plateau
         if math.isfinite(loss):
             plateau_state = self._plateau.take(state.plateau, np.array([loss]))
@@ -357,7 +360,7 @@ class Pictures:
             first_losses,
             first_norms,
             scores_state,
-            averages_state,
+            followed,
             plateau_state,
             phase_state,
             course,

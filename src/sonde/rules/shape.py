@@ -35,8 +35,9 @@ def check(kind: Any) -> bool:
     _demand(_matches(_CODE, _get(kind, "code")), kind, "code", "three capital letters and three digits, such as ABC001")
     _demand(_matches(_NAME, _get(kind, "name")), kind, "name", "lower-case words joined by '-', such as loss-spike")
     needs, quiet = _get(kind, "needs"), _get(kind, "quiet_steps")
-    _demand(isinstance(needs, tuple) and all(isinstance(tag, str) and tag for tag in needs), kind, "needs",
-            'a tuple of tags, such as ("loss",)')  # fmt: skip
+    for name, tags in (("needs", needs), ("reads", getattr(kind, "reads", ()))):
+        _demand(isinstance(tags, tuple) and all(isinstance(tag, str) and tag for tag in tags), kind, name,
+                'a tuple of tags, such as ("loss",)')  # fmt: skip
     _demand(type(quiet) is int and quiet > 0, kind, "quiet_steps", "a whole number above 0")
     _check_claims(kind)
     _demand(isinstance(onset_of(kind), Onset), kind, "onset", "an `Onset`")

@@ -85,7 +85,8 @@ class Oscillation:
         window = state.window
         if len(window) == 1:
             if math.isnan(window.item(0, -self.min_values)):
-                return OscillationOut(*[np.full(1, np.nan)] * 4, np.zeros(1, np.int64))
+                nothing = np.full(1, np.nan)
+                return OscillationOut(nothing, nothing, nothing, nothing, np.zeros(1, np.int64))
             if not math.isnan(window.item(0)) and (found := self._whole(window[0])) is not None:
                 return found
         known = np.isfinite(window[:, -self.min_values])

@@ -1,5 +1,6 @@
 """DAT006 no-learnable-signal."""
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -148,11 +149,12 @@ class NoLearnableSignal:
         picture = look.picture
         if picture.num_losses < self.soon or picture.phase is Phase.WARMUP or not has_level(look):
             return state, ()
-        shares = _since_settled(picture.shares)
-        later = np.array(shares.means[len(shares.means) // 2 :])
-        if len(shares.means) < _FEWEST or not self._works(look):
+        if not self._works(look):
             return state, ()
-        mean, error = later.mean(), later.std() / math.sqrt(len(later))
+        shares = _since_settled(picture.shares)
+        if len(shares.means) < _FEWEST:
+            return state, ()
+        mean, error = _level(shares.means[len(shares.means) // 2 :])
         slope, slope_error = line_through(shares.means)
         if picture.val_best < (1 - _BETTER) * picture.trivial:
             return state, ()
@@ -189,6 +191,13 @@ class NoLearnableSignal:
         since = max(0, picture.step - num)
         severity = Severity.WARNING if is_sure else Severity.INFO
         return Sighting(severity, message, evidence=tuple(evidence), since=since)
+
+
+@functools.lru_cache(maxsize=4)  # looks at shares are rarer than losses
+def _level(shares: tuple[float, ...]) -> tuple[float, float]:
+    """Their mean and its error."""
+    later = np.array(shares)
+    return float(later.mean()), float(later.std()) / math.sqrt(len(later))
 
 
 def _since_settled(shares: Course) -> Course:

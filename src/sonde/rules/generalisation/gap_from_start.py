@@ -1,8 +1,9 @@
 """GEN003 gap-from-start."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,13 @@ from sonde.rules.levels import has_level, untrained
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 
 _RECENT = 10
+
+
+class GapFromStartState(NamedTuple):
+    """How many evaluations there were, and the last losses before the first of them."""
+
+    num: int = 0
+    recent: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +69,7 @@ class GapFromStart:
     name: ClassVar[str] = "gap-from-start"
     onset: ClassVar[Onset] = Onset.BACKDATED
     needs: ClassVar[tuple[str, ...]] = ("loss", "val/loss")
+    reads: ClassVar[tuple[str, ...]] = ("val/loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.WRONG_LOSS_REDUCTION: For("the two losses differ by a steady factor", when=When.ALARM),
         Cause.TRAIN_EVAL_MISMATCH: (For("validation disagrees from the first evaluation on"), For(when=When.ALARM)),
@@ -80,22 +89,26 @@ class GapFromStart:
     plain: float = 5.0
     soon: int = 60
 
-    def init(self) -> Evaluations:
+    def init(self) -> GapFromStartState:
         """Before the first step."""
-        return Evaluations()
+        return GapFromStartState()
 
-    def step(self, state: Evaluations, look: Look) -> tuple[Evaluations, Sequence[Sighting]]:
-        """Look at one more step."""
-        before = state.num
-        recent = (*state.losses, look.scene.value("loss"))[-_RECENT:]
-        state = state.noted(look.scene)
-        if state.num == before:
-            return state, ()
+    def waits(self, state: GapFromStartState) -> bool:
+        """Whether the first evaluation is still to come."""
+        return not state.num
+
+    def step(self, known: GapFromStartState, look: Look) -> tuple[GapFromStartState, Sequence[Sighting]]:
+        """Look at one more loss before the first evaluation, and at evaluations."""
+        loss, state = look.scene.value("loss"), look.picture.evaluations
+        recent = (*known.recent, loss)[-_RECENT:]
+        if state.num == known.num:
+            return GapFromStartState(0, recent) if not state.num and math.isfinite(loss) else known, ()
+        known = GapFromStartState(state.num)
         if state.num == 1 and self._is_plain(state, look, recent):
             shown = state._replace(trainings=(float(np.nanmean(recent)),))
-            return state, (self._sighting("they are far apart at the first evaluation", shown, look, Severity.WARNING),)
+            return known, (self._sighting("they are far apart at the first evaluation", shown, look, Severity.WARNING),)
         if state.num < self.least:
-            return state, ()
+            return known, ()
         validations, trainings = np.array(state.validations), np.array(state.trainings)
         floor = 0.1 * untrained(look.picture)
         above = (validations > self.factor * trainings) & (validations - trainings > floor)
@@ -103,14 +116,14 @@ class GapFromStart:
         just = now >= self.judged and (state.num == self.least or now - int(np.diff(state.steps[-2:])[0]) < self.judged)
         if above.all() and (state.num == self.least or just):
             severity = self._severity(state, look) if just else Severity.INFO
-            return state, (self._sighting("they are apart from the first evaluation on", state, look, severity),)
+            return known, (self._sighting("they are apart from the first evaluation on", state, look, severity),)
         erratic = False
         if state.num >= 6 and validations.min() > 0:
             moves = np.diff(np.log(validations[-8:]))
             both_ways = 0.3 <= np.mean(moves > 0) <= 0.7
             large = np.median(np.abs(moves)) > self.jump and float(np.ptp(validations[-8:])) > floor
             erratic = bool(both_ways and large and trainings[-1] < trainings[-8:][0])
-        return state, (self._sighting("validation jumps up and down", state, look),) if erratic else ()
+        return known, (self._sighting("validation jumps up and down", state, look),) if erratic else ()
 
     def _is_plain(self, state: Evaluations, look: Look, recent: tuple[float, ...]) -> bool:
         """Whether the gap of the first evaluation is too large for statistics that have yet to settle."""

@@ -106,12 +106,13 @@ class LossStuck:
             state = state._replace(batch=look.scene.value("batch/size"))
         if picture.course.num_values < self.least_steps or not has_level(look):
             return state, ()
-        reference = float(np.fmin(picture.course.means[0], untrained(picture)))
-        if picture.came_trained or picture.course.means[0] < 0.7 * untrained(picture):
+        began, guess = picture.course.means[0], untrained(picture)
+        reference = guess if guess < began else began
+        if picture.loss_best < 0.8 * reference or picture.came_trained or began < 0.7 * guess:
             return state, ()
         floor = (1 - self.least_fall) * reference
         descent = picture.course.descent()
-        if descent is None or picture.loss_best < 0.8 * reference:
+        if descent is None:
             return state, ()
         if "val/loss" in look.scene and self._is_by_heart(state, look, descent, reference):
             return state, (self._by_heart(state, look, descent),)

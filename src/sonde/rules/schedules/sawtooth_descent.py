@@ -1,7 +1,6 @@
 """SCH006 sawtooth-descent."""
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -11,6 +10,7 @@ import numpy as np
 from sonde.core.quantities import count
 from sonde.rules.levels import has_level
 from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
+from sonde.signals.medians import middle
 from sonde.signals.oscillation import Oscillation, OscillationState
 
 _OSCILLATION = Oscillation(window=128, min_values=64)
@@ -69,7 +69,7 @@ class SawtoothDescent:
         if not math.isfinite(loss):
             return state, ()
         last = (*state.last, loss)[-5:]
-        state = SawtoothDescentState(_OSCILLATION.take(state.window, np.array([statistics.median(last)])), last)
+        state = SawtoothDescentState(_OSCILLATION.take(state.window, np.array([middle(last)])), last)
         if look.picture.num_losses % 8:
             return state, ()
         out = _OSCILLATION.judge(state.window)

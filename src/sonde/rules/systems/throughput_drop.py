@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from sonde.core.quantities import amount, count
 from sonde.core.quantities import share as percent
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 from sonde.rules.systems.workload import Workload
+from sonde.signals.medians import middle
 
 _TAGS = ("throughput/tokens_per_s", "throughput/samples_per_s")
 _MOST_BLOCKS = 64
@@ -101,7 +100,7 @@ class ThroughputDrop:
         if len(values) < self.block:
             return state._replace(tag=tag, values=values, own=own, seconds=seconds), ()
         fast = max(values)
-        typical = float(np.median(state.fastest[2:])) if len(state.fastest) > 4 else float("nan")
+        typical = middle(state.fastest[2:]) if len(state.fastest) > 4 else float("nan")
         is_slow = own < self.warning * typical
         num = state.num_slow + 1 if is_slow else 0
         since = state.since if num > 1 else max(0, look.scene.step - self.block + 1)
