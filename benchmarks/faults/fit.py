@@ -26,8 +26,8 @@ import numpy as np
 from benchmarks.faults.run import catalogue
 from benchmarks.faults.scenario import Scenario
 from benchmarks.faults.space import judged, keeping
-from benchmarks.faults.space.faults.catalogue import FAULTS
 from benchmarks.faults.space.labels import Label
+from benchmarks.faults.space.wild import fault_named
 
 import sonde
 from sonde.core.causes import Cause
@@ -70,7 +70,7 @@ def of_space(folder: Path, jobs: int) -> list[dict[str, Any]]:
     found = {told["key"]: told["findings"] for told in map(json.loads, cache.read_text().splitlines())}
     runs = []
     for label in labels:
-        fault = FAULTS[label.fault] if label.kind == "faulty" else None
+        fault = fault_named(label.family, label.fault) if label.kind == "faulty" else None
         right = [cause for cause in ({fault.cause, *fault.also} if fault else ()) if cause in set(Cause)]
         findings = [Finding.from_json(plain) for plain in found[label.key]]
         if fault is None or (right and any(finding.severity.is_alarm for finding in findings)):
@@ -179,6 +179,18 @@ def likelihood(theta: np.ndarray[Any, Any], run: dict[str, Any]) -> float:
     return float(np.log((probabilities(theta, features([run])) * targets([run])).sum() + 1e-9))
 
 
+def confidence(theta: np.ndarray[Any, Any], run: dict[str, Any]) -> float:
+    """What is given to the most likely cause of a run."""
+    return float(probabilities(theta, features([run]))[0, :-1].max())
+
+
+def miscalibration(confidences: list[float], rights: list[float]) -> float:
+    """Expected calibration error: how far tenths of confidence are from how often they were right, on average."""
+    given, right = np.array(confidences), np.array(rights)
+    tenths = np.minimum((10 * given).astype(int), 9)
+    return float(sum(abs((given - right)[tenths == tenth].sum()) for tenth in range(10)) / len(given))
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -199,8 +211,13 @@ def main() -> None:
     for fold in (set(names[place::10]) for place in range(10)):
         theta = fit([run for run in tuning if run["name"] not in fold], options.strength)
         some = [run for run in tuning if run["name"] in fold and run["right"]]
-        out += [(*accuracy(theta, [run]), likelihood(theta, run)) for run in some]
-    print("left out: first {:.1%}, first two {:.1%}, log-likelihood {:.3f}".format(*np.mean(out, axis=0)))
+        out += [(*accuracy(theta, [run]), likelihood(theta, run), confidence(theta, run)) for run in some]
+    print(
+        "left out: first {:.1%}, first two {:.1%}, log-likelihood {:.3f}".format(
+            *np.mean([one[:3] for one in out], axis=0)
+        )
+    )
+    print(f"calibration error of the left out: {miscalibration([one[3] for one in out], [one[0] for one in out]):.3f}")
     theta = fit(tuning, options.strength)
     print("fitted: first {:.1%}, first two {:.1%}".format(*accuracy(theta, tuning)))
     if options.list:
