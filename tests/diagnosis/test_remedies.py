@@ -69,6 +69,15 @@ def test_a_rate_too_low_is_raised_towards_three_times_the_usual_updates_and_neve
     assert factor() == 5.0
 
 
+def test_a_peak_that_was_too_low_is_raised_although_its_schedule_has_ended() -> None:
+    ended = Picture(step=300, lr=1e-5, lr_peak=1e-3, ratio=1e-7)
+    (raised,) = remedies_for(Cause.LR_TOO_LOW, ended._replace(ratio_peak=1e-4))
+    assert raised.args == {"factor": 5.0}
+    assert raised.text.startswith("raise the peak learning rate from 0.001 to 0.005, and again")
+    assert remedies_for(Cause.LR_TOO_LOW, ended._replace(ratio_peak=8e-3))[0].args == {"factor": 4.0}
+    assert remedies_for(Cause.LR_TOO_LOW, ended._replace(ratio_peak=0.05)) == []
+
+
 def test_no_remedy_takes_its_value_from_what_was_not_measured_or_is_not_there() -> None:
     def actions(cause: Cause, picture: Picture, *, is_fp16: bool | None = None) -> list[Action]:
         return [remedy.action for remedy in remedies_for(cause, picture, is_fp16=is_fp16)]

@@ -16,7 +16,7 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,14 @@ from benchmarks.faults.space import judged, keeping, treated, wild
 from benchmarks.faults.space.effects import clearly_worse, wilson
 from benchmarks.faults.space.labels import MARGIN, Label, Row, label_all, values
 from benchmarks.faults.space.plan import TWINS, Piece
-from benchmarks.faults.space.recipe import from_json
+from benchmarks.faults.space.recipe import Training, from_json
 from benchmarks.faults.space.training import of_the_space, train_one
 
 FEWEST = 3
 """Replicates: with fewer nothing is clearly worse than three others."""
+
+AGAIN, MOST_TIMES = frozenset({"raise-lr"}), 4
+"""Actions whose text says: and again as long as that helps; how often that is done. Each is done in a new training."""
 
 TRIED = ("repaired", "no effect", "worse", "failed")
 ADVICE = ("right advice", "wrong advice", "no remedy")
@@ -51,6 +54,7 @@ class Trial:
         code: Of the first alarm.
         action: Of the remedy, "" for none.
         args: Its values.
+        times: How often the remedy was carried out on top of itself.
         outcome: One of `TRIED` where it was trained, otherwise of `ADVICE`.
         with_it: Qualities of the replicates with the remedy, or what else the fault harms.
         faulty: Those without it.
@@ -67,6 +71,7 @@ class Trial:
     code: str
     action: str
     args: dict[str, Any] = field(default_factory=dict)
+    times: int = 1
     outcome: str = ""
     with_it: tuple[float, ...] = ()
     faulty: tuple[float, ...] = ()
@@ -81,7 +86,7 @@ class Trial:
         args = ",".join(f"{name}={value}" for name, value in self.args.items() if name != "parameters")
         ends = " → ".join(f"{_middle(told):.3g}" for told in (self.faulty, self.with_it, self.twins) if told)
         return f"{self.outcome:13}{self.family:22}{self.seed:7} {self.fault:24}{self.code} {self.named:26}" + (
-            f"{self.action or '-'}({args})  {ends}"
+            f"{self.action or '-'}({args}){f' × {self.times}' if self.times > 1 else ''}  {ends}"
         )
 
 
@@ -166,35 +171,42 @@ def _proposed(label: Label, run: Judgement) -> Trial:
 
 def _tried(trial: Trial, rows: Mapping[str, Row], folder: Path, *, replicates: int) -> Trial:
     if not trial.action:
-        return _with(trial, outcome="no remedy")
+        return replace(trial, outcome="no remedy")
     row = rows[trial.key]
     if treated.prescribed(from_json(row["recipe"]), trial.action, trial.args) is None:
-        return _with(trial, outcome="right advice" if trial.is_right else "wrong advice")
+        return replace(trial, outcome="right advice" if trial.is_right else "wrong advice")
     sick, twins = (
         [one for one in rows.values() if one["group"] == group and "error" not in one]
         for group in (row["group"], rows[row["twin"]]["group"])
     )
-    again = [_trained(trial, from_json(one["recipe"]), folder) for one in sick[:replicates]]
     what = wild.fault_named(trial.family, trial.fault).harms
-    faulty, good = values(sick, what), values(twins, what)
+    trial = replace(trial, faulty=tuple(values(sick, what)), twins=tuple(values(twins, what)))
+    recipes = [from_json(one["recipe"]) for one in sick[:replicates]]
+    found = _once(trial, recipes, what, folder)
+    while found.outcome == "no effect" and trial.action in AGAIN and found.times < MOST_TIMES:
+        more = _once(replace(trial, times=found.times + 1), recipes, what, folder)
+        if not more.with_it or _middle(more.with_it) >= min(map(_middle, (found.with_it, trial.faulty))):
+            break
+        found = more
+    return found
+
+
+def _once(trial: Trial, recipes: Sequence[Training], what: str, folder: Path) -> Trial:
+    again = [_trained(trial, recipe, folder) for recipe in recipes]
     if any("error" in one for one in again):
-        return _with(trial, outcome="failed", faulty=tuple(faulty), twins=tuple(good))
-    ours = values(again, what)
-    is_quality = what in ("quality", "reported")
-    margin = MARGIN if is_quality else 0.25 * _middle(good)
-    found = outcome(ours, faulty, good, margin=margin, most=1.0 if is_quality else math.inf)
-    return _with(trial, outcome=found, with_it=tuple(ours), faulty=tuple(faulty), twins=tuple(good))
+        return replace(trial, outcome="failed")
+    ours, is_quality = tuple(values(again, what)), what in ("quality", "reported")
+    margin, most = (MARGIN, 1.0) if is_quality else (0.25 * _middle(trial.twins), math.inf)
+    return replace(trial, with_it=ours, outcome=outcome(ours, trial.faulty, trial.twins, margin=margin, most=most))
 
 
-def _trained(trial: Trial, training: Any, folder: Path) -> dict[str, Any]:
-    recipe, is_around = treated.prescribed(training, trial.action, trial.args) or (training, False)
-    piece = Piece(training=recipe, role="remedy", watched=False, fault=trial.fault)
+def _trained(trial: Trial, training: Training, folder: Path) -> dict[str, Any]:
+    is_around = False
+    for _ in range(trial.times):
+        training, is_around = treated.prescribed(training, trial.action, trial.args) or (training, False)
+    piece = Piece(training=training, role="remedy", watched=False, fault=trial.fault)
     around = functools.partial(treated.train, action=trial.action, args=trial.args)
     return train_one(piece, folder, train=around if is_around else of_the_space)
-
-
-def _with(trial: Trial, **more: Any) -> Trial:
-    return Trial(**{**asdict(trial), **more})
 
 
 def read(folder: Path) -> list[Trial]:

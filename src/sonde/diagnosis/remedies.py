@@ -25,7 +25,7 @@ def remedies_for(
     """The remedies of a cause in order, the best first; none where there is none that Sonde knows.
 
     There is none for what was not measured, or is not there: no clip at the usual norm where no gradient was read, no
-    other format than float16 where nothing is float16, no other rate where a schedule has already ended it.
+    other format than float16 where nothing is float16, no higher rate for what a schedule has ended.
 
     Args:
         cause: What is to be undone.
@@ -118,10 +118,17 @@ _MOST_RAISE = 5.0
 
 
 def _raise_lr(picture: Picture) -> Remedy | None:
+    """Towards three times the usual: far below it all steps go the same way, and the ratio falls once they turn about.
+
+    Once a schedule has brought the rate down, the latest updates tell of the schedule. It is the peak that was too low,
+    where even the largest update was no more than is usual then.
+    """
+    usual, ratio = _usual_ratio(picture.step), picture.ratio
     if picture.lr <= _ENDED * picture.lr_peak:
-        return None
-    # Three times the usual: far below it all steps go the same way, and the ratio falls once they turn about.
-    factor = 3 * _usual_ratio(picture.step) / picture.ratio if picture.ratio > 0 else _MOST_RAISE
+        usual, ratio = _usual_ratio(0), picture.ratio_peak
+        if not 0 < ratio <= usual:
+            return None
+    factor = 3 * usual / ratio if ratio > 0 else _MOST_RAISE
     remedy = _lr(_rounded(factor, least=3.0, most=_MOST_RAISE))(picture)
     again = f"{remedy.text}, and again as long as that makes the loss fall faster"
     return replace(remedy, text=again) if factor > _MOST_RAISE else remedy
