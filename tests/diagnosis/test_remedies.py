@@ -113,6 +113,23 @@ def test_what_a_first_step_as_large_as_the_weights_has_done_is_undone_by_smaller
     assert actions(math.nan) == actions(0.2)
 
 
+def test_weights_that_look_drawn_too_large_once_steps_have_thrown_them_away_need_smaller_steps() -> None:
+    def first(loss_first: float, loss_start: float) -> Remedy:
+        known = Picture(loss_first=loss_first, loss_start=loss_start, ratio_start=0.13, ratio_peak=0.13)
+        return remedies_for(Cause.BAD_INITIALISATION, known)[0]
+
+    assert first(1.1, 370.0).args == {"factor": 0.04}
+    assert first(1.1, 370.0).action is Action.LOWER_LR
+    assert first(25.0, 25.0).action is Action.REINITIALISE
+    assert first(math.nan, 25.0).action is Action.REINITIALISE
+    assert first(-3.0, 25.0).action is Action.REINITIALISE, "of a loss that may be below zero no share says anything"
+
+
+def test_weights_that_jumped_are_no_matter_of_smaller_steps() -> None:
+    remedies = remedies_for(Cause.WEIGHT_NORM_JUMP, Picture(lr=0.1, grad_median=2.0, grad_start=1.0))
+    assert [remedy.action for remedy in remedies] == [Action.FIX_LOOP, Action.CLIP]
+
+
 def test_gradients_that_explode_behind_weights_that_grow_all_the_time_are_a_matter_of_weight_decay() -> None:
     growth = replace(FINDING, code="WGT007", name="weights-compound")
     first = remedies_for(Cause.EXPLODING_GRADIENTS, Picture(grad_start=2.0, grad_median=500.0), growth)[0]

@@ -54,7 +54,7 @@ def _all_remedies(cause: Cause, picture: Picture, finding: Finding | None) -> Se
         return [_decay(picture), *remedies]  # clipped steps would let weights grow on
     if cause is Cause.EXPLODING_GRADIENTS and all(picture.grad_start >= norm for norm in norms):
         return [_REINITIALISE(picture), *remedies]  # larger at the start than later: drawn too large
-    if cause in _BY_STEPS and picture.ratio_start > _MADE_ANEW:
+    if cause in _BY_STEPS and (picture.ratio_start > _MADE_ANEW or _rose_at_once(picture)):
         others = [remedy for remedy in remedies if remedy.action is not Action.LOWER_LR]
         return [_lower_lr(picture), *others]  # such steps would do it to any weights
     if cause is Cause.EMBEDDING_NORM_GROWTH and finding is not None and finding.name == "embedding-norm-grows":
@@ -80,13 +80,21 @@ _OF_FP16 = frozenset({Action.USE_BF16, Action.USE_LOSS_SCALING})
 """What helps where numbers are float16."""
 _ENDED = 0.1
 """Of its peak: a rate that has fallen so far is a schedule's end, and no rate to be raised."""
-_BY_STEPS = frozenset({Cause.DEAD_UNITS, Cause.SATURATED_UNITS, Cause.EXPLODING_GRADIENTS})
-"""Causes that steps bring about which are far too large."""
+_BY_STEPS = frozenset({Cause.DEAD_UNITS, Cause.SATURATED_UNITS, Cause.EXPLODING_GRADIENTS, Cause.BAD_INITIALISATION})
+"""Causes that steps bring about, or seem to, which are far too large."""
 _MADE_ANEW = 0.3
 """Of the weights, changed by the first step: more than Adam's first step changes them in a training that goes well."""
+_AT_ONCE = 10.0
+"""Times the first loss: what the first losses of good weights reach by steps only, and bad weights have from the start.
+In trainings of the space with weights drawn too large it was 1, with rates too high for any weights 300 and more."""
 
 Make = Callable[[Picture], Remedy | None]
 """A remedy with its values; None where what it takes them from is not known, or it has no place."""
+
+
+def _rose_at_once(picture: Picture) -> bool:
+    """Whether the first losses are far above the very first one, which no step had touched."""
+    return 0 < _AT_ONCE * picture.loss_first < picture.loss_start
 
 
 def _usual_ratio(step: int) -> float:
@@ -335,8 +343,12 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.DEAD_UNITS: (_REINITIALISE, _lr(0.2)),
     Cause.SATURATED_UNITS: (_REINITIALISE, _NORM),
     Cause.ACTIVATION_EXPLOSION: (_NORM, _lr(0.1)),
-    Cause.GRADIENT_IMBALANCE: (_NORM, _REINITIALISE),
-    Cause.WEIGHT_NORM_JUMP: (_lr(0.2), _clip),
+    Cause.GRADIENT_IMBALANCE: (_REINITIALISE, _NORM),
+    Cause.WEIGHT_NORM_JUMP: (
+        # No lower rate: it takes the longer to bring the weights back.
+        _fix("find what changed the weights at that step (a load, a reset, a huge update), and go on from before it"),
+        _clip,
+    ),
     Cause.OVERFITTING: (_STOP, _decay, _DROPOUT, _COUNT),
     Cause.MISSING_REGULARISATION: (_decay, _DROPOUT, _STOP),
     Cause.UNDERFITTING: (
