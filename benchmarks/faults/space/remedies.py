@@ -37,6 +37,8 @@ AGAIN, MOST_TIMES = frozenset({"raise-lr"}), 4
 
 TRIED = ("repaired", "no effect", "worse", "failed")
 ADVICE = ("right advice", "wrong advice", "no remedy")
+UNTOLD = "no alarm"
+"""The outcome of a case that the diagnosis no longer alarms on; it is counted nowhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,7 @@ class Trial:
         action: Of the remedy, "" for none.
         args: Its values.
         times: How often the remedy was carried out on top of itself.
-        outcome: One of `TRIED` where it was trained, otherwise of `ADVICE`.
+        outcome: One of `TRIED` where it was trained, otherwise of `ADVICE`, or `UNTOLD`.
         with_it: Qualities of the replicates with the remedy, or what else the fault harms.
         faulty: Those without it.
         twins: Those without the fault.
@@ -76,6 +78,11 @@ class Trial:
     with_it: tuple[float, ...] = ()
     faulty: tuple[float, ...] = ()
     twins: tuple[float, ...] = ()
+
+    @property
+    def case(self) -> tuple[str, int, str]:
+        """The same for all replicates."""
+        return self.family, self.seed, self.fault
 
     @property
     def proposal(self) -> str:
@@ -140,8 +147,9 @@ def try_all(
     if replicates < FEWEST:
         raise ValueError(f"`try_all(replicates=...)` must be {FEWEST} or more, got {replicates}.")
     ends, rows = time.monotonic() + 60 * minutes, keeping.read(folder)
-    kept = {trial.key: trial for trial in read(folder)}
-    known = {trial.proposal: trial for trial in read(folder)}
+    kept = read(folder)
+    known = {trial.proposal: trial for trial in kept if trial.outcome != UNTOLD}
+    last = {trial.case: trial for trial in kept}
     cases = collections.defaultdict[str, list[Label]](list)
     for label in label_all(rows):
         wanted = label.family in families and (seeds is None or label.seed % TWINS in seeds)
@@ -151,14 +159,16 @@ def try_all(
         if time.monotonic() > ends:
             return
         told = zip(held, judged.judge_all(folder, held, jobs=1), strict=True)
-        label, run = next(((label, run) for label, run in told if run.codes), (held[0], None))
-        if run is None:
-            continue
-        trial = _proposed(label, run)
-        trial = known.get(trial.proposal) or _tried(trial, rows, folder, replicates=replicates)
-        if kept.get(trial.key) != trial:
+        trial = next((_proposed(label, run) for label, run in told if run.codes), None)
+        before = last.get((held[0].family, held[0].seed, held[0].fault))
+        if trial is not None:
+            trial = known.get(trial.proposal) or _tried(trial, rows, folder, replicates=replicates)
+        elif before is not None and before.outcome != UNTOLD:
+            trial = replace(before, outcome=UNTOLD)
+        if trial is not None and trial is not before:
             keeping.append_line(folder / "remedies.jsonl", asdict(trial))
-        yield trial
+        if trial is not None:
+            yield trial
 
 
 def _proposed(label: Label, run: Judgement) -> Trial:
@@ -221,7 +231,7 @@ def read(folder: Path) -> list[Trial]:
 
 def table(trials: Sequence[Trial]) -> str:
     """By action and in all how many were tried and repaired, with 95% intervals; advice apart; then all else."""
-    last = list({trial.key: trial for trial in trials}.values())
+    last = [trial for trial in {trial.case: trial for trial in trials}.values() if trial.outcome != UNTOLD]
     tried = [trial for trial in last if trial.outcome in TRIED]
     advised = [trial for trial in last if trial.outcome in ADVICE]
     lines = ["| first remedy | tried | " + " | ".join(TRIED) + " |", "|---" * (2 + len(TRIED)) + "|"]

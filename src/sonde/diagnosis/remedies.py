@@ -54,7 +54,8 @@ def _all_remedies(cause: Cause, picture: Picture, finding: Finding | None) -> Se
         return [_decay(picture), *remedies]  # clipped steps would let weights grow on
     if cause is Cause.EXPLODING_GRADIENTS and all(picture.grad_start >= norm for norm in norms):
         return [_REINITIALISE(picture), *remedies]  # larger at the start than later: drawn too large
-    if cause in _BY_STEPS and (picture.ratio_start > _MADE_ANEW or _rose_at_once(picture)):
+    made_anew = cause in _BY_STEPS and picture.ratio_start > _MADE_ANEW
+    if made_anew or (cause is Cause.BAD_INITIALISATION and _rose_at_once(picture)):
         others = [remedy for remedy in remedies if remedy.action is not Action.LOWER_LR]
         return [_lower_lr(picture), *others]  # such steps would do it to any weights
     if cause is Cause.EMBEDDING_NORM_GROWTH and finding is not None and finding.name == "embedding-norm-grows":
@@ -79,9 +80,9 @@ def _grows_with_depth(finding: Finding) -> bool:
 _OF_FP16 = frozenset({Action.USE_BF16, Action.USE_LOSS_SCALING})
 """What helps where numbers are float16."""
 _ENDED = 0.1
-"""Of its peak: a rate that has fallen so far is a schedule's end, and no rate to be raised."""
-_BY_STEPS = frozenset({Cause.DEAD_UNITS, Cause.SATURATED_UNITS, Cause.EXPLODING_GRADIENTS, Cause.BAD_INITIALISATION})
-"""Causes that steps bring about, or seem to, which are far too large."""
+"""Of its peak: a rate that has fallen so far is at the end of its schedule."""
+_BY_STEPS = frozenset({Cause.DEAD_UNITS, Cause.SATURATED_UNITS, Cause.EXPLODING_GRADIENTS})
+"""Causes that steps bring about which are far too large."""
 _MADE_ANEW = 0.3
 """Of the weights, changed by the first step: more than Adam's first step changes them in a training that goes well."""
 _AT_ONCE = 10.0
