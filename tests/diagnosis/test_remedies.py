@@ -114,15 +114,20 @@ def test_what_a_first_step_as_large_as_the_weights_has_done_is_undone_by_smaller
 
 
 def test_weights_that_look_drawn_too_large_once_steps_have_thrown_them_away_need_smaller_steps() -> None:
-    def first(loss_first: float, loss_start: float) -> Remedy:
-        known = Picture(loss_first=loss_first, loss_start=loss_start, ratio_start=0.13, ratio_peak=0.13)
-        return remedies_for(Cause.BAD_INITIALISATION, known)[0]
+    thrown = Picture(loss_first=1.1, loss_start=370.0, trivial=1.1, ratio_start=0.13, ratio_peak=0.13)
 
-    assert first(1.1, 370.0).args == {"factor": 0.04}
-    assert first(1.1, 370.0).action is Action.LOWER_LR
-    assert first(25.0, 25.0).action is Action.REINITIALISE
-    assert first(math.nan, 25.0).action is Action.REINITIALISE
-    assert first(-3.0, 25.0).action is Action.REINITIALISE, "of a loss that may be below zero no share says anything"
+    def first(**changes: float) -> Remedy:
+        return remedies_for(Cause.BAD_INITIALISATION, thrown._replace(**changes))[0]  # type: ignore[arg-type]
+
+    assert first().args == first(trivial=math.nan).args == {"factor": 0.04}
+    for drawn_so in (
+        {"loss_first": 250.0},
+        {"loss_first": 30.0, "loss_start": 4e11},  # far above guessing before any step
+        {"loss_first": -3.0},  # of which no share says anything
+        {"ratio_start": math.nan},
+        {"ratio_start": 0.005},
+    ):
+        assert first(**drawn_so).action is Action.REINITIALISE
 
 
 def test_weights_that_jumped_are_no_matter_of_smaller_steps() -> None:

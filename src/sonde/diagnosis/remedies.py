@@ -86,16 +86,21 @@ _BY_STEPS = frozenset({Cause.DEAD_UNITS, Cause.SATURATED_UNITS, Cause.EXPLODING_
 _MADE_ANEW = 0.3
 """Of the weights, changed by the first step: more than Adam's first step changes them in a training that goes well."""
 _AT_ONCE = 10.0
-"""Times the first loss: what the first losses of good weights reach by steps only, and bad weights have from the start.
-In trainings of the space with weights drawn too large it was 1, with rates too high for any weights 300 and more."""
+"""Times another loss. In trainings of the space the first losses were 300 times the very first one and more where the
+rate was too high, which was that of guessing; where weights were drawn too large, they were about as large."""
 
 Make = Callable[[Picture], Remedy | None]
 """A remedy with its values; None where what it takes them from is not known, or it has no place."""
 
 
 def _rose_at_once(picture: Picture) -> bool:
-    """Whether the first losses are far above the very first one, which no step had touched."""
-    return 0 < _AT_ONCE * picture.loss_first < picture.loss_start
+    """Whether steps beyond the usual range have raised the loss far above the very first one, which none had touched.
+
+    Not where the first loss was far above that of guessing itself: then the weights are bad, whatever steps do to them.
+    """
+    first, start = picture.loss_first, picture.loss_start
+    is_ordinary = first > 0 and not first > _AT_ONCE * picture.trivial
+    return is_ordinary and start > _AT_ONCE * first and picture.ratio_start > _usual_ratio(0)
 
 
 def _usual_ratio(step: int) -> float:
