@@ -153,7 +153,7 @@ def judge(peer: str, scenario: Scenario, seed: int, twin: bool) -> Judgement | N
             losses.append(float(loss.detach()))
             note(attached.step(losses[-1]))
 
-        return Seat(step, on_evaluate=lambda: evaluated.append(len(losses)), on_close=lambda: note(attached.close()))
+        return Seat(step, on_evaluate=lambda _: evaluated.append(len(losses)), on_close=lambda: note(attached.close()))
 
     try:
         scenario.train(Session(seed=seed, folder=Path(), fixed=twin, monitor=watch))

@@ -10,7 +10,7 @@ class Seat:
 
     Args:
         on_step: Called at the end of each iteration with its loss, the sum of the parts where they come apart.
-        on_evaluate: Called after each evaluation.
+        on_evaluate: Called after each evaluation with what it found.
         on_close: Called when the training is over.
     """
 
@@ -18,7 +18,7 @@ class Seat:
         self,
         on_step: Callable[[Any], None] | None = None,
         *,
-        on_evaluate: Callable[[], None] | None = None,
+        on_evaluate: Callable[[Mapping[str, Any]], None] | None = None,
         on_close: Callable[[], None] | None = None,
     ) -> None:
         self._on_step, self._on_evaluate, self._on_close = on_step, on_evaluate, on_close
@@ -44,7 +44,7 @@ class Seat:
     def evaluate(self, **found: Any) -> None:
         """An evaluation is over."""
         if self._on_evaluate is not None:
-            self._on_evaluate()
+            self._on_evaluate(found)
 
     def epoch(self) -> None:
         """A pass over the data is over."""

@@ -69,6 +69,15 @@ def test_a_rate_too_low_is_raised_towards_three_times_the_usual_updates_and_neve
     assert factor() == 5.0
 
 
+def test_a_peak_that_was_too_low_is_raised_although_its_schedule_has_ended() -> None:
+    ended = Picture(step=300, lr=1e-5, lr_peak=1e-3, ratio=1e-7)
+    (raised,) = remedies_for(Cause.LR_TOO_LOW, ended._replace(ratio_peak=1e-4))
+    assert raised.args == {"factor": 5.0}
+    assert raised.text.startswith("raise the peak learning rate from 0.001 to 0.005, and again")
+    assert remedies_for(Cause.LR_TOO_LOW, ended._replace(ratio_peak=8e-3))[0].args == {"factor": 4.0}
+    assert remedies_for(Cause.LR_TOO_LOW, ended._replace(ratio_peak=0.05)) == []
+
+
 def test_no_remedy_takes_its_value_from_what_was_not_measured_or_is_not_there() -> None:
     def actions(cause: Cause, picture: Picture, *, is_fp16: bool | None = None) -> list[Action]:
         return [remedy.action for remedy in remedies_for(cause, picture, is_fp16=is_fp16)]
@@ -102,6 +111,28 @@ def test_what_a_first_step_as_large_as_the_weights_has_done_is_undone_by_smaller
     assert actions(0.5).count(Action.LOWER_LR) == 1
     assert actions(0.2)[0] is not Action.LOWER_LR
     assert actions(math.nan) == actions(0.2)
+
+
+def test_weights_that_look_drawn_too_large_once_steps_have_thrown_them_away_need_smaller_steps() -> None:
+    thrown = Picture(loss_first=1.1, loss_start=370.0, trivial=1.1, ratio_start=0.13, ratio_peak=0.13)
+
+    def first(**changes: float) -> Remedy:
+        return remedies_for(Cause.BAD_INITIALISATION, thrown._replace(**changes))[0]  # type: ignore[arg-type]
+
+    assert first().args == first(trivial=math.nan).args == {"factor": 0.04}
+    for drawn_so in (
+        {"loss_first": 250.0},
+        {"loss_first": 30.0, "loss_start": 4e11},  # far above guessing before any step
+        {"loss_first": -3.0},  # of which no share says anything
+        {"ratio_start": math.nan},
+        {"ratio_start": 0.005},
+    ):
+        assert first(**drawn_so).action is Action.REINITIALISE
+
+
+def test_weights_that_jumped_are_no_matter_of_smaller_steps() -> None:
+    remedies = remedies_for(Cause.WEIGHT_NORM_JUMP, Picture(lr=0.1, grad_median=2.0, grad_start=1.0))
+    assert [remedy.action for remedy in remedies] == [Action.FIX_LOOP, Action.CLIP]
 
 
 def test_gradients_that_explode_behind_weights_that_grow_all_the_time_are_a_matter_of_weight_decay() -> None:

@@ -3,7 +3,9 @@
 train: draws and trains, until --minutes are over; again, it goes on with what is missing.
 label: writes FOLDER/labels.jsonl from what is trained.
 judge: writes FOLDER/judged.jsonl by replaying the recorded rows; trains nothing.
-table: prints the figures of judged.jsonl.
+remedy: tries the first remedy of each faulty training that the diagnosis alarms on, until --minutes are over; adds to
+    FOLDER/remedies.jsonl, where it goes on again.
+table: prints the figures of judged.jsonl and of remedies.jsonl, as far as they are there.
 precision: counts which rules' alarms were right in FOLDER..., and writes src/sonde/rules/alarm_precision.py anew. Where
     some rules are preview by it, judge with --all-stable first: what they only inform of now counts as alarms there.
 """
@@ -16,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.faults.space import families, judged, keeping, precision
+from benchmarks.faults.space import families, judged, keeping, precision, remedies
 from benchmarks.faults.space.labels import Label, label_all
 from benchmarks.faults.space.plan import Piece, pieces
 from benchmarks.faults.space.training import train_all
@@ -27,13 +29,15 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.space", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("verb", choices=("train", "label", "judge", "table", "precision"))
+    parser.add_argument("verb", choices=("train", "label", "judge", "remedy", "table", "precision"))
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="for precision; default --out")
     parser.add_argument("--families", default="tuning", help="names with commas, `tuning`, `put-aside` or `all`")
-    parser.add_argument("--seeds", default="0-9", help="such as 3, 0-9 or 1,4; default 0-9")
+    parser.add_argument("--seeds", help="such as 3, 0-9 or 1,4; default 0-9 to train, all that are there for remedies")
     parser.add_argument("--out", type=Path, default=Path("runs/space"), metavar="FOLDER")
-    parser.add_argument("--minutes", type=float, default=1e9, help="no training begins after that")
-    parser.add_argument("--replicates", type=int, default=3, help="seeds that labels rest on; default 3")
+    parser.add_argument(
+        "--minutes", type=float, default=1e9, help="no training, or case of `remedy`, begins after that"
+    )
+    parser.add_argument("--replicates", type=int, default=3, help="seeds that labels, or remedies, rest on; default 3")
     parser.add_argument("--faults", type=int, default=4, help="faults drawn for a recipe; default 4")
     parser.add_argument("--jobs", type=int, default=1, help="processes that judge")
     parser.add_argument("--put-aside", action="store_true", help="judge families that are put aside; logged")
@@ -41,7 +45,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.folders and options.verb != "precision":
         parser.error(f"{options.verb} takes its folder by --out")
-    verbs = {"train": _train, "label": _label, "judge": _judge, "table": _table, "precision": _precision}
+    verbs = {"train": _train, "label": _label, "judge": _judge, "remedy": _remedy, "table": _table,
+             "precision": _precision}  # fmt: skip
     verbs[options.verb](options)
 
 
@@ -51,7 +56,7 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def _wanted(options: argparse.Namespace) -> Iterator[Piece]:
-    for seed in seeds_of(options.seeds):
+    for seed in seeds_of(options.seeds or "0-9"):
         for family in _families(options.families):
             yield from pieces(family, seed, replicates=options.replicates, num_faults=options.faults)
 
@@ -76,8 +81,23 @@ def _judge(options: argparse.Namespace) -> None:
     print(f"{len(runs)} judged, {(time.perf_counter() - began) / max(1, len(runs)):.3f} s each")
 
 
+def _remedy(options: argparse.Namespace) -> None:
+    wanted = _families(options.families)
+    judged.allow(wanted, put_aside=options.put_aside)
+    seeds = seeds_of(options.seeds) if options.seeds else None
+    trials = remedies.try_all(
+        options.out, families=wanted, seeds=seeds, replicates=options.replicates, minutes=options.minutes
+    )
+    for trial in trials:
+        print(trial, flush=True)
+    print(remedies.table(remedies.read(options.out)))
+
+
 def _table(options: argparse.Namespace) -> None:
-    print(judged.table(judged.read(options.out / "judged.jsonl")))
+    if (path := options.out / "judged.jsonl").exists():
+        print(judged.table(judged.read(path)))
+    if trials := remedies.read(options.out):
+        print(remedies.table(trials))
 
 
 def _precision(options: argparse.Namespace) -> None:

@@ -18,20 +18,29 @@ from typing import Any
 
 def append(folder: Path, row: dict[str, Any]) -> None:
     """Add a line to the manifest."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "manifest.jsonl").open("a") as manifest:
-        manifest.write(json.dumps(_plain(row), allow_nan=False) + "\n")
-        manifest.flush()
-        os.fsync(manifest.fileno())
+    append_line(folder / "manifest.jsonl", row)
+
+
+def append_line(path: Path, row: dict[str, Any]) -> None:
+    """Add a line to a file, which is on the disk when this returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps(_plain(row), allow_nan=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read(folder: Path) -> dict[str, dict[str, Any]]:
     """The manifest by key; a torn last line is left out."""
-    path, found = folder / "manifest.jsonl", {}
+    return {row["key"]: row for row in lines(folder / "manifest.jsonl")}
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file, none where it is missing; a torn one is left out."""
+    found = []
     for line in path.read_text().splitlines() if path.exists() else ():
         with contextlib.suppress(json.JSONDecodeError):
-            row = json.loads(line)
-            found[row["key"]] = row
+            found.append(json.loads(line))
     return found
 
 
@@ -76,4 +85,4 @@ def _plain(told: Any) -> Any:
         return told if math.isfinite(told) else str(told)
     if isinstance(told, dict):
         return {name: _plain(value) for name, value in told.items()}
-    return [_plain(value) for value in told] if isinstance(told, list) else told
+    return [_plain(value) for value in told] if isinstance(told, list | tuple) else told

@@ -25,7 +25,7 @@ def remedies_for(
     """The remedies of a cause in order, the best first; none where there is none that Sonde knows.
 
     There is none for what was not measured, or is not there: no clip at the usual norm where no gradient was read, no
-    other format than float16 where nothing is float16, no other rate where a schedule has already ended it.
+    other format than float16 where nothing is float16, no higher rate for what a schedule has ended.
 
     Args:
         cause: What is to be undone.
@@ -54,7 +54,8 @@ def _all_remedies(cause: Cause, picture: Picture, finding: Finding | None) -> Se
         return [_decay(picture), *remedies]  # clipped steps would let weights grow on
     if cause is Cause.EXPLODING_GRADIENTS and all(picture.grad_start >= norm for norm in norms):
         return [_REINITIALISE(picture), *remedies]  # larger at the start than later: drawn too large
-    if cause in _BY_STEPS and picture.ratio_start > _MADE_ANEW:
+    made_anew = cause in _BY_STEPS and picture.ratio_start > _MADE_ANEW
+    if made_anew or (cause is Cause.BAD_INITIALISATION and _rose_at_once(picture)):
         others = [remedy for remedy in remedies if remedy.action is not Action.LOWER_LR]
         return [_lower_lr(picture), *others]  # such steps would do it to any weights
     if cause is Cause.EMBEDDING_NORM_GROWTH and finding is not None and finding.name == "embedding-norm-grows":
@@ -79,14 +80,27 @@ def _grows_with_depth(finding: Finding) -> bool:
 _OF_FP16 = frozenset({Action.USE_BF16, Action.USE_LOSS_SCALING})
 """What helps where numbers are float16."""
 _ENDED = 0.1
-"""Of its peak: a rate that has fallen so far is a schedule's end, and no rate to be raised."""
+"""Of its peak: a rate that has fallen so far is at the end of its schedule."""
 _BY_STEPS = frozenset({Cause.DEAD_UNITS, Cause.SATURATED_UNITS, Cause.EXPLODING_GRADIENTS})
 """Causes that steps bring about which are far too large."""
 _MADE_ANEW = 0.3
 """Of the weights, changed by the first step: more than Adam's first step changes them in a training that goes well."""
+_AT_ONCE = 10.0
+"""Times another loss. In trainings of the space the first losses were 300 times the very first one and more where the
+rate was too high, which was that of guessing; where weights were drawn too large, they were about as large."""
 
 Make = Callable[[Picture], Remedy | None]
 """A remedy with its values; None where what it takes them from is not known, or it has no place."""
+
+
+def _rose_at_once(picture: Picture) -> bool:
+    """Whether steps beyond the usual range have raised the loss far above the very first one, which none had touched.
+
+    Not where the first loss was far above that of guessing itself: then the weights are bad, whatever steps do to them.
+    """
+    first, start = picture.loss_first, picture.loss_start
+    is_ordinary = first > 0 and not first > _AT_ONCE * picture.trivial
+    return is_ordinary and start > _AT_ONCE * first and picture.ratio_start > _usual_ratio(0)
 
 
 def _usual_ratio(step: int) -> float:
@@ -118,10 +132,17 @@ _MOST_RAISE = 5.0
 
 
 def _raise_lr(picture: Picture) -> Remedy | None:
+    """Towards three times the usual: far below it all steps go the same way, and the ratio falls once they turn about.
+
+    Once a schedule has brought the rate down, the latest updates tell of the schedule. It is the peak that was too low,
+    where even the largest update was no more than is usual then.
+    """
+    usual, ratio = _usual_ratio(picture.step), picture.ratio
     if picture.lr <= _ENDED * picture.lr_peak:
-        return None
-    # Three times the usual: far below it all steps go the same way, and the ratio falls once they turn about.
-    factor = 3 * _usual_ratio(picture.step) / picture.ratio if picture.ratio > 0 else _MOST_RAISE
+        usual, ratio = _usual_ratio(0), picture.ratio_peak
+        if not 0 < ratio <= usual:
+            return None
+    factor = 3 * usual / ratio if ratio > 0 else _MOST_RAISE
     remedy = _lr(_rounded(factor, least=3.0, most=_MOST_RAISE))(picture)
     again = f"{remedy.text}, and again as long as that makes the loss fall faster"
     return replace(remedy, text=again) if factor > _MOST_RAISE else remedy
@@ -328,8 +349,12 @@ _REMEDIES: Mapping[Cause, tuple[Make, ...]] = {
     Cause.DEAD_UNITS: (_REINITIALISE, _lr(0.2)),
     Cause.SATURATED_UNITS: (_REINITIALISE, _NORM),
     Cause.ACTIVATION_EXPLOSION: (_NORM, _lr(0.1)),
-    Cause.GRADIENT_IMBALANCE: (_NORM, _REINITIALISE),
-    Cause.WEIGHT_NORM_JUMP: (_lr(0.2), _clip),
+    Cause.GRADIENT_IMBALANCE: (_REINITIALISE, _NORM),
+    Cause.WEIGHT_NORM_JUMP: (
+        # No lower rate: it takes the longer to bring the weights back.
+        _fix("find what changed the weights at that step (a load, a reset, a huge update), and go on from before it"),
+        _clip,
+    ),
     Cause.OVERFITTING: (_STOP, _decay, _DROPOUT, _COUNT),
     Cause.MISSING_REGULARISATION: (_decay, _DROPOUT, _STOP),
     Cause.UNDERFITTING: (
