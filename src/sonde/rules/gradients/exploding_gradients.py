@@ -93,6 +93,7 @@ class ExplodingGradients:
         Cause.GAIN_DRIFT: For(),
         Cause.LR_TOO_HIGH: Against(when=When.FIRST),
         Cause.PRECISION_OVERFLOW: Against(),
+        Cause.NONFINITE_INPUT: Against("gradients had exploded before", when=When.ALARM, weight=-2.0),
     }
     quiet_steps: ClassVar[int] = 100
     guide: ClassVar[str] = "explosion"
