@@ -109,3 +109,11 @@ def test_what_is_learned_by_heart_only_is_no_signal() -> None:
     learned = [1.3 - i / 400 if i % 60 == 59 else None for i in range(300)]
     assert judge(NoLearnableSignal(), _looked_at(share, val__loss=guessing))
     assert not judge(NoLearnableSignal(), _looked_at(share, val__loss=learned))
+
+
+def test_a_training_loss_that_falls_a_little_while_five_evaluations_stand_is_learned_by_heart() -> None:
+    losses = list(np.linspace(1.4, 1.25, 300) * np.array(flat(300, noise=0.03)))
+    for start, found in ((1.42, True), (1.2, False)):
+        validation = [start if i % 40 == 39 else None for i in range(300)]
+        table = rows(300, loss=losses, grad__norm=0.5, update__ratio=1e-3, val__loss=validation)
+        assert bool(judge(NoLearnableSignal(), table)) is found

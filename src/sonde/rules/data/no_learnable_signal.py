@@ -46,7 +46,8 @@ class NoLearnableSignal:
           is: all that was learned was learned by heart.
         - Otherwise, after `warmup` losses and for `patience` steps in a row, the smoothed loss lies within `band` of
           the entropy of the labels; if that entropy is not known, the loss never fell more than 3·`band` below its
-          start. From five evaluations on, the best validation loss is asked instead of the lowest training loss.
+          start. From five evaluations on, the best validation loss is asked instead of the training loss, which may
+          fall by a fifth: that is learned by heart.
         - The loss does not fall, neither over the last 100 losses nor along the line through all of them (three
           standard errors). A fall from above that entropy down to it does not count.
         - The training works: gradients are at least `least_gradient` of their start, weights move (update ratio above
@@ -118,12 +119,13 @@ class NoLearnableSignal:
         trivial = picture.trivial if picture.trivial > 0 else labels.value
         is_known = trivial > 0 and 0.2 * trivial < picture.loss_start < 5 * trivial  # else another kind of loss
         floor = trivial * (1 - self.band) if is_known else picture.loss_start * (1 - 3 * self.band)
+        by_validation = picture.num_evaluations >= _MANY
         stands = (
             picture.num_losses >= self.warmup
             and has_level(look)
-            and (picture.loss_best if picture.num_evaluations < _MANY else picture.val_best) > floor
+            and (picture.loss_best > floor or (by_validation and picture.loss_smooth > 0.8 * picture.loss_start))
             and picture.loss_smooth < 1.2 * (trivial if is_known else picture.loss_start)
-            and not picture.is_falling
+            and (by_validation or not picture.is_falling)
             and not picture.val_best < floor
             and self._works(look)
         )
@@ -135,9 +137,9 @@ class NoLearnableSignal:
         descent = picture.course.descent()
         # A start above what ignoring the inputs gives comes down to it without any signal.
         from_above = is_known and descent is not None and descent.first > 1.01 * trivial
-        if descent is not None and descent.t < -3 and not from_above:
+        if descent is not None and descent.t < -3 and not (from_above or by_validation):
             return state, ()
-        is_sure = most_fall(picture.course) < self.hidden * picture.loss_start
+        is_sure = by_validation or most_fall(picture.course) < self.hidden * picture.loss_start
         expected = trivial if is_known else picture.loss_start
         word = "guessing" if is_known else "its start"
         return state, (self._sighting(look, word, expected, num, is_sure),)
