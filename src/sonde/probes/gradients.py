@@ -18,8 +18,8 @@ from sonde.kernels.columns import Column
 from sonde.kernels.stats import Stats
 from sonde.probes.consecutive import Consecutive
 from sonde.probes.norms import tensor_norms
-from sonde.probes.optimizer_numbers import ClipNote, Key, Part
-from sonde.probes.optimizers import WatchedOptimizer
+from sonde.probes.optimizer_numbers import ClipNote, Key, Part, infinite_of
+from sonde.probes.optimizers import ALL_GRADIENTS, WatchedOptimizer
 from sonde.probes.schedule import Due
 from sonde.probes.seams import Clip
 from sonde.probes.shards import local_part, local_parts, trouble
@@ -111,7 +111,12 @@ class Gradients:
     def _read(self) -> None:
         watched, due = self._watched, self._due
         with_sketch, slots = False, cast("Sequence[int]", ())
-        if not due.is_quiet:
+        if due.is_quiet:
+            found: list[Any] = [] if watched.on_gpu else list(map(_GRAD, watched.parameters))
+            if found and watched.read_plainly(found):
+                self._held = found
+                return
+        else:
             self._wants_direction |= due.due("rotating")
             # A sketch at the steps of `layers` only: two steps in ten would stand out otherwise.
             for_direction = self._wants_direction and due.due("layers")
@@ -125,12 +130,12 @@ class Gradients:
             return
         whole = len(names) == len(watched.names)
         if watched.sharing is None or due.due("layers"):
-            found = watched.stats(("gradients", None if whole else names), tensors)(tensors, sketch=with_sketch)
+            measured = watched.stats(ALL_GRADIENTS if whole else ("gradients", names), tensors)(tensors, sketch=with_sketch)
             key = Key(Part.GRADIENTS, names)
-            watched.add(key, found.rows)
+            watched.add(key, measured.rows)
             watched.numbers.has_layers = not due.is_quiet and due.due("layers")
-            note_infinite(watched, key, found, tensors)
-            if (sketch := honest_sketch(watched, found)) is not None:
+            note_infinite(watched, key, measured, tensors)
+            if (sketch := honest_sketch(watched, measured)) is not None:
                 products = self._cosines.take(due.iteration, names, sketch)
                 if products is not None and due.due("cosines"):
                     watched.add(Key(Part.GRADIENT_PRODUCTS, names), products)
@@ -235,11 +240,10 @@ def note_infinite(watched: WatchedOptimizer, key: Key, found: Stats, tensors: Se
     if watched.on_gpu or watched.sharing is not None:
         return
     if found.norms is not None:
-        if math.isfinite(found.norms.sum()):
-            return
-        places = found.norms.isinf().nonzero().flatten().tolist()
-    else:
-        places = found.rows[:, Column.NONFINITE].nonzero().flatten().tolist()
-        places = [place for place in places if not tensors[place].isnan().any()]
+        if not math.isfinite(found.norms.sum()):
+            watched.numbers.infinite.update(infinite_of(key, found.norms.numpy()))
+        return
+    places = found.rows[:, Column.NONFINITE].nonzero().flatten().tolist()
+    places = [place for place in places if not tensors[place].isnan().any()]
     if places:
         watched.numbers.infinite[key] = frozenset(key.names[place] for place in places)

@@ -12,7 +12,7 @@ from sonde.kernels.sketch_products import sketch_products
 from sonde.probes.consecutive import ConsecutiveChanges
 from sonde.probes.gradients import honest_sketch, note_infinite
 from sonde.probes.optimizer_numbers import Key, Part
-from sonde.probes.optimizers import WatchedOptimizer, pieces
+from sonde.probes.optimizers import ALL_GRADIENTS, WatchedOptimizer, pieces
 from sonde.probes.schedule import FOR_COSINES, Due
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Weights:
         if not tensors:
             return
         stats = watched.stats("weights", tensors)
-        watched.stats(("gradients", None), tensors)
+        watched.stats(ALL_GRADIENTS, tensors)
         for _ in range(2):  # Triton itself makes the first launch of a kernel, and keeps what the next ones need
             sketch = stats(tensors, sketch=True).sketch
             assert sketch is not None
