@@ -83,15 +83,17 @@ class Budget:
                 self._clocks[part].begin()
         return time.perf_counter()
 
-    def end(self, part: str, began: float) -> None:
-        """It is over."""
+    def end(self, part: str, began: float) -> float:
+        """It is over; when."""
         if self._begun == part:
             self._begun = None
             idle = self._beginnings[part].query()  # type: ignore[no-untyped-call]
             self._charges.looked(part, idle=idle)
             if self._sampled and not idle:
                 self._clocks[part].end()
-        self.took(part, time.perf_counter() - began)
+        ended = time.perf_counter()
+        self.took(part, ended - began)
+        return ended
 
     def _stream(self) -> torch.cuda.Stream:
         # Making the object takes as long as recording an event.

@@ -93,17 +93,17 @@ class Iteration:
 
     def begin(self, part: str) -> float:
         """A part of our work begins; what `end` wants to know."""
-        return time.perf_counter() if self.is_capturing else self.budget.begin(part)
+        return self.budget.begin(part) if self._on_gpu and not self.is_capturing else time.perf_counter()
 
-    def end(self, part: str, began: float) -> None:
-        """It is over."""
-        self.budget.end(part, began)
+    def end(self, part: str, began: float) -> float:
+        """It is over; when."""
+        return self.budget.end(part, began)
 
     def close(
         self,
         loss: Any,
         parts: Mapping[str, Any],
-        counts: Mapping[str, int | None],
+        counts: Mapping[str, int],
         steps: Steps,
         probes: ProbeSet,
         began: float,
@@ -120,10 +120,8 @@ class Iteration:
         """
         spent = self.spent
         spent["time/step"] += began - self._last_end
-        for quantity, given in counts.items():
-            count = self._counted.get(quantity) if given is None else given
-            if count is not None:
-                spent[quantity] += count
+        for quantity, count in {**self._counted, **counts}.items():
+            spent[quantity] += count
         self._counted = {}
         is_over = bool(steps.applied or steps.skipped)  # else a micro-step, whose time is the step's
         readings = probes.collect() if is_over else probes.discard()
@@ -189,16 +187,15 @@ class Iteration:
 
     def send(self, message: TensorMessage, host: dict[str, float] | None = None) -> Delivery:
         """Have a message's numbers on their way; what there is no room for is left behind, detail first."""
-        delivery: Delivery | None = NOTHING
-        if self.is_capturing:
-            delivery = None
-        elif tensors := message.tensors():
-            delivery = self._transport.send(tensors)
-            if delivery is None:
-                message.drop_detail()
-                delivery = self._transport.send(message.tensors(), essential=True)
-                if host is not None:
-                    host["monitor/dropped"] = 1.0
+        tensors = message.tensors()
+        if not tensors:
+            return NOTHING
+        delivery = None if self.is_capturing else self._transport.send(tensors)
+        if delivery is None and not self.is_capturing:
+            message.drop_detail()
+            delivery = self._transport.send(message.tensors(), essential=True)
+            if host is not None:
+                host["monitor/dropped"] = 1.0
         if delivery is None:  # the step still counts
             message.drop_tensors()
             return NOTHING
@@ -218,7 +215,7 @@ class Iteration:
 
     def _note_times(self, host: dict[str, float], spent: dict[str, float]) -> None:
         elapsed = spent["time/step"]
-        if (starved := self._starvation.take()) is not None:
+        if (starved := self._starvation.take(elapsed)) is not None:
             spent["time/starved"] = starved
         self._schedule.stretch, cost = self.budget.step(elapsed)
         for watched in self._watched:

@@ -1,5 +1,6 @@
 """What the training thread hands to the background: a message for each iteration, evaluation, epoch and event."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
@@ -68,7 +69,8 @@ class StepMessage:
     """Plain numbers of the step, by tag."""
     samples: float | None = None
     """Of all its micro-batches, where they were counted."""
-    _sizes: list[int] = field(default_factory=list)
+    _sizes: Sequence[int] = ()
+    """How many numbers each reading has, where any was sent."""
     _loss_is_late: bool = False
 
     def tensors(self) -> Sequence[Tensor]:
@@ -118,7 +120,7 @@ class StepMessage:
         """Each reading with its numbers."""
         place = int(self._loss_is_late) + len(self.overflows)
         found: list[tuple[Reading, Float64]] = []
-        for reading, size in zip(self.readings, self._sizes, strict=True):
+        for reading, size in zip(self.readings, self._sizes or itertools.repeat(0), strict=False):
             found.append((reading, numbers[place : place + size]))
             place += size
         return found

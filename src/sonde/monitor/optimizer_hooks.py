@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from sonde.monitor import ranks
 from sonde.monitor.by_hand import UpdatedByHand
-from sonde.monitor.guard import Guard
+from sonde.monitor.guard import Guard, WithoutGradients
 from sonde.monitor.notices import Notices
 from sonde.probes.cadences import Cadences
 from sonde.probes.calls import CALLS
@@ -59,8 +59,8 @@ class Work(Protocol):
     def begin(self, part: str) -> float:
         """A part of our work begins."""
 
-    def end(self, part: str, began: float) -> None:
-        """It is over."""
+    def end(self, part: str, began: float) -> float:
+        """It is over; when."""
 
     def move_to(self, device: torch.device) -> None:
         """The parameters were moved."""
@@ -159,7 +159,7 @@ class OptimizerHooks:
         for hooked in self._hooked.values():
             if hooked.is_captured and not hooked.num_steps:
                 optimizer, events = hooked.watched.optimizer, self._events
-                with self._guard, torch.no_grad():
+                with self._guard, WithoutGradients():
                     for listeners in (events.optimizer_enters, events.gradients, events.optimizer_left):
                         events.tell(listeners, optimizer)
                 hooked.num_steps = 1
@@ -182,10 +182,9 @@ class OptimizerHooks:
             hooked.is_captured = True
             return
         began = work.begin("pre")
-        with self._guard, torch.no_grad():
+        with self._guard, WithoutGradients():
             self._enter(hooked, args[1] if len(args) > 1 else kwargs.get("closure"))
-        work.end("pre", began)
-        hooked.entered = time.perf_counter()
+        hooked.entered = work.end("pre", began)
 
     def _enter(self, hooked: _Hooked, closure: Any) -> None:
         events, optimizer = self._events, hooked.watched.optimizer
@@ -201,10 +200,13 @@ class OptimizerHooks:
         events.tell(events.optimizer_enters, optimizer)
         if not hooked.has_closure:
             events.tell(events.gradients, optimizer)
-        events.mark("monitor-done")
-        if not isinstance(optimizer, UpdatedByHand):
-            events.mark("optimizer")
-        self._follow(hooked)
+        if events.moment:
+            events.mark("monitor-done")
+            if not isinstance(optimizer, UpdatedByHand):
+                events.mark("optimizer")
+        kind = hooked.watched.kind
+        if kind is not None and kind[1] != self._work.device:  # the parameters were moved
+            self._work.move_to(kind[1])
 
     def _post(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         hooked, work, events = self._hooked.get(id(optimizer)), self._work, self._events
@@ -226,20 +228,15 @@ class OptimizerHooks:
                 self._say_unclosed()
             return
         began = work.begin("post")
-        with self._guard, torch.no_grad():
-            events.mark("optimizer-done")
-            events.mark("monitor")
+        with self._guard, WithoutGradients():
+            if events.moment:
+                events.mark("optimizer-done")
+                events.mark("monitor")
             if reads_gradients:
                 events.tell(events.gradients, optimizer)
             events.tell(events.optimizer_left, optimizer)
             events.mark("monitor-done")
         work.end("post", began)
-
-    def _follow(self, hooked: _Hooked) -> None:
-        """To the device of the parameters, where they were moved."""
-        kind = hooked.watched.kind
-        if kind is not None and kind[1] != self._work.device:
-            self._work.move_to(kind[1])
 
     def _say_unclosed(self) -> None:
         _log.warning(
@@ -255,7 +252,7 @@ class OptimizerHooks:
         if all(hooked.num_steps >= _MOST_MEASURED for hooked in self._hooked.values()):
             return
         began = work.begin("clip")
-        with self._guard, torch.no_grad():
+        with self._guard, WithoutGradients():
             if clip.done:
                 events.mark("clip-done")
             events.mark("monitor")

@@ -178,7 +178,9 @@ class Watch:
             if again is not None:
                 events.tell(events.again, again)
             with self._guard:
-                counts = {"samples": samples, "tokens": tokens}
+                counts = {} if samples is None else {"samples": samples}
+                if tokens is not None:
+                    counts["tokens"] = tokens
                 iteration.close(loss, parts or {}, counts, steps, self._probes, began)
             events.mark("begin" if steps.applied or steps.skipped else "monitor-done")
         finally:

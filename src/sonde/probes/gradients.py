@@ -43,7 +43,7 @@ class Gradients:
     """
 
     def __init__(self, watched: WatchedOptimizer, schedule: Due) -> None:
-        self._watched, self._schedule = watched, schedule
+        self._watched, self._due = watched, watched.sharing or schedule
         self._versions: list[int] | None = None
         """As a clip left them; None where none was clipped since the last step."""
         self._by_value = False
@@ -53,10 +53,6 @@ class Gradients:
         self._cosines = Consecutive()
         self._wants_direction = False
         """Whether `rotating` had its turn since the gradient's direction was last read."""
-
-    @property
-    def _due(self) -> Due:
-        return self._watched.sharing or self._schedule
 
     def begin(self) -> None:
         """A new iteration of the loop."""

@@ -184,6 +184,8 @@ class SecondMoments:
         self._not_measured: dict[str, str] = {}
         self._prepared: dict[Any, TensorStats] = {}
         self._armed: list[int] = []
+        self._listeners: list[Callable[[Optimizer], None]] = []
+        """Who is told of gradients."""
         self._before: dict[int, _Before] = {}
         for name, optimizer in optimizers.items():
             if any(_settings(group) is not None for group in optimizer.param_groups):
@@ -202,10 +204,18 @@ class SecondMoments:
         """Have the gradients of these slots read before the next step."""
         self._armed = list(dict.fromkeys(slots))
         self._before.clear()
+        if self.read_gradients not in self._listeners:
+            self._listeners.append(self.read_gradients)
 
     def listen(self, events: Events) -> None:
-        """Be told when the gradients of an optimiser are as it uses them."""
-        events.gradients.append(self.read_gradients)
+        """Be told, in iterations with a turn, when the gradients of an optimiser are as it uses them."""
+        self._listeners = events.gradients
+
+    def _ignore(self) -> None:
+        self._armed = []
+        self._before.clear()
+        if self.read_gradients in self._listeners:
+            self._listeners.remove(self.read_gradients)
 
     @torch.no_grad()
     def read_gradients(self, optimizer: Optimizer) -> None:
@@ -229,8 +239,7 @@ class SecondMoments:
         readings = [
             reading for key, before in self._before.items() for reading in self._read(self._followed[key], before)
         ]
-        self._armed = []
-        self._before.clear()
+        self._ignore()
         return readings
 
     def not_measured(self) -> Mapping[str, str]:
@@ -239,8 +248,7 @@ class SecondMoments:
 
     def close(self) -> None:
         """Let go of optimisers and tensors."""
-        self._armed = []
-        self._before.clear()
+        self._ignore()
         self._followed.clear()
         self._prepared.clear()
         self._names = dict

@@ -37,7 +37,7 @@ class Weights:
     """
 
     def __init__(self, watched: WatchedOptimizer, schedule: Due) -> None:
-        self._watched, self._schedule = watched, schedule
+        self._watched, self._schedule, self._due = watched, schedule, watched.sharing or schedule
         self._before: list[_Before] = []
         self._read_in = _NEVER
         """The iteration whose weights were read."""
@@ -46,10 +46,6 @@ class Weights:
         self._is_followed = self._has_stepped = False
         """Whether the kernels were told where the weights are after this step; whether one was made already."""
         self._cosines = ConsecutiveChanges()
-
-    @property
-    def _due(self) -> Due:
-        return self._watched.sharing or self._schedule
 
     def begin(self) -> None:
         """A new iteration of the loop."""
