@@ -8,7 +8,7 @@ from typing import Any, final
 from sonde.monitor.messages import EventMessage, Message
 from sonde.monitor.transport import NOTHING, Delivery
 
-MOST_WAITING = 16
+MOST_WAITING = 64
 """A thread that wakes takes the interpreter from the training: rarely, then, and for many messages at once."""
 
 
@@ -32,7 +32,7 @@ class Mailbox:
         Args:
             message: What is to be recorded.
             delivery: Its numbers.
-            patience: How many may wait before the reader is woken; at most 16 do.
+            patience: How many may wait before the reader is woken; at most `MOST_WAITING` do.
         """
         self.waiting.append((message, delivery))
         self._unseen += 1

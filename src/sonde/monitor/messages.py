@@ -1,6 +1,5 @@
 """What the training thread hands to the background: a message for each iteration, evaluation, epoch and event."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
@@ -48,6 +47,9 @@ class MessageRecorder(Protocol):
 
     def end(self, when: float) -> None:
         """Take that the session ends."""
+
+    def rest(self) -> None:
+        """No message follows for now: hand on what waited for company."""
 
 
 @final
@@ -112,15 +114,19 @@ class StepMessage:
 
     def withheld(self, numbers: Float64) -> set[str]:
         """The optimisers that were called and made no step."""
+        if not self.overflows:
+            return set()
         first = int(self._loss_is_late)
         found = numbers[first : first + len(self.overflows)].tolist()
         return {name for name, overflow in zip(self.overflows, found, strict=False) if overflow > 0}
 
     def reports(self, numbers: Float64) -> list[tuple[Reading, Float64]]:
         """Each reading with its numbers."""
+        if not self._sizes:
+            return [(reading, numbers) for reading in self.readings]
         place = int(self._loss_is_late) + len(self.overflows)
         found: list[tuple[Reading, Float64]] = []
-        for reading, size in zip(self.readings, self._sizes or itertools.repeat(0), strict=False):
+        for reading, size in zip(self.readings, self._sizes, strict=True):
             found.append((reading, numbers[place : place + size]))
             place += size
         return found

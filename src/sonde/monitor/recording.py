@@ -48,6 +48,9 @@ class StepRecording:
         self._stamps: deque[Stamp] = deque(maxlen=_MOST_STAMPS)
         """The last ones that were given a step."""
         self._columns: dict[Any, Columns] = {}
+        self._rows: list[tuple[int, float, Sequence[float] | Float64 | Float32]] = []
+        """Steps, times and values of rows of the same columns that were not handed on yet."""
+        self._columns_of_rows: Columns | None = None
         self._grad_norm = 0.0
         """Of the last step; 0 where it is not known."""
         self._yielded_s = 0.0
@@ -117,6 +120,7 @@ class StepRecording:
             self.row("micro", {"loss/micro": loss}, message.time)
         for row in rows:
             self._write_row(row, message.time)
+        self._yield()
         if problem is not None:
             raise problem
 
@@ -129,6 +133,7 @@ class StepRecording:
 
     def event(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take an event that happened after the last step."""
+        self.rest()
         self._recorder.event(kind, step=self.last_step, data=data)
 
     def row(self, table: str, values: Mapping[str, float], when: float) -> None:
@@ -139,7 +144,7 @@ class StepRecording:
             values = {**values, **self._losses.end_epoch()}
         names = tuple(values)
         columns = self._columns_of((table, names), lambda: Columns(table, names))
-        self._write(columns, self.last_step, when, np.fromiter(values.values(), np.float64, len(names)))
+        self._write(columns, self.last_step, when, list(values.values()))
 
     def end(self, when: float) -> None:
         """Take that the session ends: the phase of the learning rate that is under way has a row, too."""
@@ -163,9 +168,27 @@ class StepRecording:
             columns = self._columns[key] = make()
         return columns
 
-    def _write(self, columns: Columns, step: int, when: float, numbers: Float64 | Float32) -> None:
+    def _write(self, columns: Columns, step: int, when: float, numbers: Sequence[float] | Float64 | Float32) -> None:
+        """Have a row wait for others of the same columns: of short steps there are many, and together they cost less."""
+        if columns is not self._columns_of_rows:
+            self.rest()
+            self._columns_of_rows = columns
+        if len(numbers) != columns.width:
+            raise ValueError(f"a row of {columns.table!r} has {len(numbers)} values for {columns.width} columns.")
+        self._rows.append((step, when, numbers))
+
+    def rest(self) -> None:
+        """Hand on the rows that wait."""
+        rows, self._rows = self._rows, []
+        if not rows or self._columns_of_rows is None:
+            return
         with np.errstate(over="ignore"):
-            self._recorder.append(Frame(columns, step, when, numbers.astype(np.float32)))
+            values = np.array([numbers for _, _, numbers in rows]).astype(np.float32, copy=False)
+        for (step, when, _), own in zip(rows, values, strict=True):
+            self._recorder.append(Frame(self._columns_of_rows, step, when, own))
+        self._yield()
+
+    def _yield(self) -> None:
         if abs(time.thread_time() - self._yielded_s) > _HELD_S:  # of another thread it may be less
             time.sleep(0)  # the training gets the interpreter now, not when it has waited for it for 5 ms
             self._yielded_s = time.thread_time()
