@@ -60,7 +60,7 @@ class Budget:
         self._last_stream: tuple[int, torch.cuda.Stream] | None = None
         self._sampled = self._on_gpu
         self._is_preparing = self._will_prepare = False
-        self._own_s = 0.0
+        self.own_s = 0.0
         """On a CPU, of the present step."""
         self.total_own_s = self.total_s = 0.0
         self.num_steps = 0
@@ -107,7 +107,7 @@ class Budget:
         if self._on_gpu:
             self._charges.on_host(part, seconds, like=like)
         else:
-            self._own_s += seconds
+            self.own_s += seconds
 
     def prepares_next(self) -> None:
         """In the next step something will be made that later ones use again."""
@@ -122,10 +122,10 @@ class Budget:
         for part, clock in self._clocks.items():
             for seconds in clock.finished():
                 self._charges.on_device(part, seconds)
-        host_s = own_s = self._own_s
+        host_s = own_s = self.own_s
         if self._on_gpu:
             own_s, host_s = self._charges.close(), self._charges.host_s
-        self._own_s = 0.0
+        self.own_s = 0.0
         # Between two steps there may be an evaluation, a checkpoint or a debugger: not what a step costs.
         self._usual_s = step_s if not self.num_steps else min(step_s, 2 * self._usual_s)
         self.num_steps += 1

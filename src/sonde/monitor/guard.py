@@ -3,23 +3,6 @@
 from collections.abc import Callable
 from types import TracebackType
 
-import torch
-
-
-class WithoutGradients:
-    """Inside, autograd notes nothing: `torch.no_grad` for a fifth of its price, which is paid several times a step."""
-
-    __slots__ = ("_was_enabled",)
-
-    def __enter__(self) -> None:
-        self._was_enabled = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        torch._C._set_grad_enabled(self._was_enabled)
-
 
 class Guard:
     """Our own faults do not reach the training.

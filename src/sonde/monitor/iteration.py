@@ -97,7 +97,11 @@ class Iteration:
 
     def end(self, part: str, began: float) -> float:
         """It is over; when."""
-        return self.budget.end(part, began)
+        if self._on_gpu:
+            return self.budget.end(part, began)
+        ended = time.perf_counter()
+        self.budget.own_s += ended - began
+        return ended
 
     def close(
         self,
@@ -146,7 +150,7 @@ class Iteration:
             if probes.arm():
                 self.budget.prepares_next()
             self.spent = defaultdict(float)
-        self.budget.end("step", began)
+        self.end("step", began)
         if (in_hooks := probes.clock.take()) > 0:
             self.budget.took("hooks", in_hooks, like="pre")
         if steps.applied:
@@ -158,7 +162,7 @@ class Iteration:
         """A loss as a number, or as a tensor of one where it is on the device."""
         if type(value) is float or value is None:
             return value
-        if isinstance(value, Tensor) and self._on_gpu and value.device == self.device:
+        if self._on_gpu and isinstance(value, Tensor) and value.device == self.device:
             return value.detach().double().mean() if value.numel() != 1 else value
         return plain(value)
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from itertools import repeat
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sonde.kernels.triton_steps import TritonSteps
 
 _SINGLE_BYTES = 4
+_NO_SLOTS: Sequence[int] = ()
 _GRAD = attrgetter("grad")
 _LAYOUT = attrgetter("layout")
 _WHOLE = frozenset({Tensor, nn.Parameter})  # never a piece of something
@@ -106,7 +107,7 @@ class Gradients:
 
     def _read(self) -> None:
         watched, due = self._watched, self._due
-        with_sketch, slots = False, cast("Sequence[int]", ())
+        with_sketch, slots = False, _NO_SLOTS
         if due.is_quiet:
             found: list[Any] = [] if watched.on_gpu else list(map(_GRAD, watched.parameters))
             if found and watched.read_plainly(found):
@@ -126,7 +127,9 @@ class Gradients:
             return
         whole = len(names) == len(watched.names)
         if watched.sharing is None or due.due("layers"):
-            measured = watched.stats(ALL_GRADIENTS if whole else ("gradients", names), tensors)(tensors, sketch=with_sketch)
+            measured = watched.stats(ALL_GRADIENTS if whole else ("gradients", names), tensors)(
+                tensors, sketch=with_sketch
+            )
             key = Key(Part.GRADIENTS, names)
             watched.add(key, measured.rows)
             watched.numbers.has_layers = not due.is_quiet and due.due("layers")

@@ -27,6 +27,8 @@ class LearningRates:
         self._tags: dict[int, list[tuple[str, ...]]] = {}
         self._rates: dict[str, float | Tensor] = {}
         """By tag; tensors where they are on a device."""
+        self._has_late = False
+        """Whether any is."""
         self._last: dict[str, float | Tensor] = {}
         self._readings: list[Reading] = []
         """What was told of the last ones, none of which was on a device."""
@@ -45,14 +47,16 @@ class LearningRates:
         for group, tags_of in zip(groups, tags, strict=True):
             rate: Any = group.get("lr")
             is_late = isinstance(rate, Tensor) and rate.device.type != "cpu"
+            self._has_late |= is_late
             for tag in tags_of if rate is not None else ():
                 self._rates[tag] = rate.detach().clone() if is_late else float(rate)  # schedulers change it in place
 
     def collect(self) -> Sequence[Reading]:
         """The rates of the steps of this iteration."""
         rates, self._rates = self._rates, {}
-        late = {tag: rate for tag, rate in rates.items() if isinstance(rate, Tensor)}
-        if late:
+        if self._has_late:
+            self._has_late = False
+            late = {tag: rate for tag, rate in rates.items() if isinstance(rate, Tensor)}
             return [Reading(list(late.values()), partial(_report, rates, list(late)), num_essential=len(late))]
         if rates != self._last:
             self._last, self._readings = rates, [known(*_report(rates, (), np.empty(0)))] if rates else []

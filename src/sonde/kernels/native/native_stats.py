@@ -63,7 +63,7 @@ class NativeStats:
 
     def vector(self, tensors: Sequence[Tensor]) -> Float64 | None:
         """What `apart` takes apart, of tensors that lie exactly as others did before; None where that is not sure."""
-        return self._call(tensors, None, None, None) if self._layouts.confirms(tensors) else None
+        return self._call(tensors, None, None, None) if self._layouts.guard.confirms(tensors) else None
 
     def _call(self, tensors: Sequence[Tensor], others: int | None, counts: int | None, sums: int | None) -> Float64:
         addresses, found = array("q", map(Tensor.data_ptr, tensors)), array("d", self._empty)
@@ -90,4 +90,4 @@ class NativeStats:
 def apart(vector: Float64) -> tuple[Float64, Float64]:
     """The rows of some tensors, and their norms, which stand behind them."""
     num_rows = len(vector) // (NUM_COLUMNS + 1)
-    return vector[:-num_rows or None].reshape(-1, NUM_COLUMNS), vector[num_rows * NUM_COLUMNS :]
+    return vector[: -num_rows or None].reshape(-1, NUM_COLUMNS), vector[num_rows * NUM_COLUMNS :]
