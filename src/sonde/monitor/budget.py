@@ -119,11 +119,11 @@ class Budget:
         Args:
             step_s: What it took, our part included.
         """
-        for part, clock in self._clocks.items():
-            for seconds in clock.finished():
-                self._charges.on_device(part, seconds)
         host_s = own_s = self.own_s
         if self._on_gpu:
+            for part, clock in self._clocks.items():
+                for seconds in clock.finished():
+                    self._charges.on_device(part, seconds)
             own_s, host_s = self._charges.close(), self._charges.host_s
         self.own_s = 0.0
         # Between two steps there may be an evaluation, a checkpoint or a debugger: not what a step costs.

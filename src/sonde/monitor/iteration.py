@@ -68,9 +68,9 @@ class Iteration:
     def move_to(self, device: torch.device) -> None:
         """The parameters are on this device, or were moved to it."""
         self.device = device
-        self._on_gpu = device.type == "cuda"
+        self.on_gpu = device.type == "cuda"
         self.budget = Budget(self._share, device, floor_s=self._floor_s)
-        self._transport: Transport = PinnedRing(device, self._most_values()) if self._on_gpu else AtOnce()
+        self._transport: Transport = PinnedRing(device, self._most_values()) if self.on_gpu else AtOnce()
 
     def _most_values(self) -> int:
         tensors = sum(len(watched.watched) for watched in self._watched)
@@ -80,7 +80,7 @@ class Iteration:
     @property
     def is_capturing(self) -> bool:
         """Whether the user is recording a CUDA graph: then nothing of ours may get into it."""
-        return self._on_gpu and torch.cuda.is_current_stream_capturing()
+        return self.on_gpu and torch.cuda.is_current_stream_capturing()
 
     def restart(self, epoch: int) -> None:
         """Go on from a checkpoint, in the epoch after this one."""
@@ -93,11 +93,11 @@ class Iteration:
 
     def begin(self, part: str) -> float:
         """A part of our work begins; what `end` wants to know."""
-        return self.budget.begin(part) if self._on_gpu and not self.is_capturing else time.perf_counter()
+        return self.budget.begin(part) if self.on_gpu and not self.is_capturing else time.perf_counter()
 
     def end(self, part: str, began: float) -> float:
         """It is over; when."""
-        if self._on_gpu:
+        if self.on_gpu:
             return self.budget.end(part, began)
         ended = time.perf_counter()
         self.budget.own_s += ended - began
@@ -162,7 +162,7 @@ class Iteration:
         """A loss as a number, or as a tensor of one where it is on the device."""
         if type(value) is float or value is None:
             return value
-        if self._on_gpu and isinstance(value, Tensor) and value.device == self.device:
+        if self.on_gpu and isinstance(value, Tensor) and value.device == self.device:
             return value.detach().double().mean() if value.numel() != 1 else value
         return plain(value)
 

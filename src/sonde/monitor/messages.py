@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Protocol, final
 
 from torch import Tensor
 
 from sonde.core.records import Float64
 from sonde.probes.probe import Reading
+
+_TENSORS = attrgetter("tensors")
 
 
 class Message(Protocol):
@@ -78,7 +82,7 @@ class StepMessage:
     def tensors(self) -> Sequence[Tensor]:
         """The loss, the overflows, then what the probes found."""
         loss = [self.loss] if isinstance(self.loss, Tensor) else []
-        return [*loss, *self.overflows.values(), *(tensor for reading in self.readings for tensor in reading.tensors)]
+        return [*loss, *self.overflows.values(), *chain.from_iterable(map(_TENSORS, self.readings))]
 
     def drop_detail(self) -> None:
         """Keep the loss, learning rates and global norms."""

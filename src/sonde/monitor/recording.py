@@ -169,7 +169,7 @@ class StepRecording:
         return columns
 
     def _write(self, columns: Columns, step: int, when: float, numbers: Sequence[float] | Float64 | Float32) -> None:
-        """Have a row wait for others of the same columns: of short steps there are many, and together they cost less."""
+        """Have a row wait for others of the same columns: together they cost less."""
         if columns is not self._columns_of_rows:
             self.rest()
             self._columns_of_rows = columns

@@ -170,7 +170,7 @@ class Watch:
         iteration, events = self._iteration, self._events
         began = iteration.begin("step")
         events.mark("monitor")
-        if not iteration.is_capturing:
+        if iteration.on_gpu and not iteration.is_capturing:
             self._hooks.read_replayed()
         steps = self._hooks.close_iteration()
         try:

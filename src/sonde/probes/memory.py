@@ -3,7 +3,7 @@
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -66,8 +66,6 @@ class Memory:
         self._gradients = -1
         """Their most bytes; negative before they were counted."""
         self._gradients_on_gpu = 0
-        self._listeners: list[list[Callable[[Optimizer], None]]] = []
-        """Lists of those that are told of gradients and steps."""
 
     @property
     def num_slots(self) -> int:
@@ -77,9 +75,6 @@ class Memory:
     def arm(self, slots: Sequence[int]) -> None:
         """Gradients count from here on."""
         self._armed, self._gradients, self._gradients_on_gpu = bool(slots), -1, 0
-        for listeners in self._listeners if slots else ():
-            if self.stepped not in listeners:
-                listeners.append(self.stepped)
         of_optimizers = (group["params"] for optimizer in self._optimizers for group in optimizer.param_groups)
         everyone = itertools.chain(*(model.parameters() for model in self._models), *of_optimizers)
         self._parameters = list({id(parameter): parameter for parameter in everyone}.values())
@@ -89,7 +84,8 @@ class Memory:
 
         Otherwise they are counted by `collect`, when there may be none left.
         """
-        self._listeners = [events.gradients, events.optimizer_left]
+        events.gradients.append(self.stepped)
+        events.optimizer_left.append(self.stepped)
 
     def stepped(self, _optimizer: Optimizer | None = None) -> None:
         """An optimiser has gradients, or has made its step."""
@@ -106,7 +102,7 @@ class Memory:
             self.stepped()
         counted: dict[int, int] = {}
         parameters = num_bytes(self._parameters, counted)
-        self._disarm()
+        self._armed, self._parameters = False, []
         buffers = num_bytes((buffer for model in self._models for buffer in model.buffers()), counted)
         state = num_bytes(itertools.chain.from_iterable(_tensors(o.state) for o in self._optimizers), counted)
         together = parameters + buffers + state
@@ -124,14 +120,8 @@ class Memory:
 
     def close(self) -> None:
         """Let go of models and optimisers."""
-        self._disarm()
-        self._models, self._optimizers = [], []
-
-    def _disarm(self) -> None:
-        self._armed, self._parameters = False, []
-        for listeners in self._listeners:
-            if self.stepped in listeners:
-                listeners.remove(self.stepped)
+        self._armed = False
+        self._models, self._optimizers, self._parameters = [], [], []
 
 
 def num_bytes(tensors: Iterable[Tensor], counted: dict[int, int]) -> Counter[torch.device]:

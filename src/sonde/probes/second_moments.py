@@ -184,8 +184,6 @@ class SecondMoments:
         self._not_measured: dict[str, str] = {}
         self._prepared: dict[Any, TensorStats] = {}
         self._armed: list[int] = []
-        self._listeners: list[Callable[[Optimizer], None]] = []
-        """Who is told of gradients."""
         self._before: dict[int, _Before] = {}
         for name, optimizer in optimizers.items():
             if any(_settings(group) is not None for group in optimizer.param_groups):
@@ -204,25 +202,18 @@ class SecondMoments:
         """Have the gradients of these slots read before the next step."""
         self._armed = list(dict.fromkeys(slots))
         self._before.clear()
-        if self.read_gradients not in self._listeners:
-            self._listeners.append(self.read_gradients)
 
     def listen(self, events: Events) -> None:
-        """Be told, in iterations with a turn, when the gradients of an optimiser are as it uses them."""
-        self._listeners = events.gradients
+        """Be told when the gradients of an optimiser are as it uses them."""
+        events.gradients.append(self.read_gradients)
 
-    def _ignore(self) -> None:
-        self._armed = []
-        self._before.clear()
-        if self.read_gradients in self._listeners:
-            self._listeners.remove(self.read_gradients)
-
-    @torch.no_grad()
     def read_gradients(self, optimizer: Optimizer) -> None:
         """Read the gradients that an optimiser uses; of two steps in an iteration the later counts."""
-        followed = self._followed.get(id(optimizer))
-        if followed is None or not self._armed:
-            return
+        if self._armed and (followed := self._followed.get(id(optimizer))) is not None:
+            self._read_gradients(optimizer, followed)
+
+    @torch.no_grad()  # which costs as much as all other questions in a step that has no turn
+    def _read_gradients(self, optimizer: Optimizer, followed: _Followed) -> None:
         self._look(followed)
         turn = [member for slot in self._armed for member in followed.members[slot :: self._num_slots]]
         members = [member for member in turn if self._has_gradient(member, followed.members[0].parameter.device)]
@@ -239,7 +230,8 @@ class SecondMoments:
         readings = [
             reading for key, before in self._before.items() for reading in self._read(self._followed[key], before)
         ]
-        self._ignore()
+        self._armed = []
+        self._before.clear()
         return readings
 
     def not_measured(self) -> Mapping[str, str]:
@@ -248,7 +240,8 @@ class SecondMoments:
 
     def close(self) -> None:
         """Let go of optimisers and tensors."""
-        self._ignore()
+        self._armed = []
+        self._before.clear()
         self._followed.clear()
         self._prepared.clear()
         self._names = dict
