@@ -1,7 +1,7 @@
 """From messages to frames, in the background and in order: counts steps, follows the loss, writes rows."""
 
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
@@ -16,6 +16,7 @@ from sonde.monitor.messages import StepMessage
 from sonde.probes.probe import STEP, Row, Stamp
 
 _MOST_STAMPS = 16  # one at a time is waited for
+_MOST_VALUES = 65_536  # of rows that wait for company
 _MOST_COLUMNS = 256  # what is in the row of a step may change at every step
 # Rows of tiny steps take some 0.05 ms: handing the interpreter over after each costs the training more than they do.
 _HELD_S = 5e-4
@@ -48,9 +49,10 @@ class StepRecording:
         self._stamps: deque[Stamp] = deque(maxlen=_MOST_STAMPS)
         """The last ones that were given a step."""
         self._columns: dict[Any, Columns] = {}
-        self._rows: list[tuple[int, float, Sequence[float] | Float64 | Float32]] = []
-        """Steps, times and values of rows of the same columns that were not handed on yet."""
-        self._columns_of_rows: Columns | None = None
+        self._rows: list[tuple[Columns, int, float, Sequence[float] | Float64 | Float32]] = []
+        """Those that were not handed on yet, each with its step and time."""
+        self._num_values = 0
+        """In them."""
         self._grad_norm = 0.0
         """Of the last step; 0 where it is not known."""
         self._yielded_s = 0.0
@@ -169,24 +171,25 @@ class StepRecording:
         return columns
 
     def _write(self, columns: Columns, step: int, when: float, numbers: Sequence[float] | Float64 | Float32) -> None:
-        """Have a row wait for others of the same columns: together they cost less."""
-        if columns is not self._columns_of_rows:
-            self.rest()
-            self._columns_of_rows = columns
+        """Have a row wait for others: together they cost less."""
         if len(numbers) != columns.width:
             raise ValueError(f"a row of {columns.table!r} has {len(numbers)} values for {columns.width} columns.")
-        self._rows.append((step, when, numbers))
+        self._rows.append((columns, step, when, numbers))
+        self._num_values += len(numbers)
+        if self._num_values > _MOST_VALUES:
+            self.rest()
 
     def rest(self) -> None:
         """Hand on the rows that wait."""
-        rows, self._rows = self._rows, []
-        if not rows or self._columns_of_rows is None:
-            return
+        rows, self._rows, self._num_values = self._rows, [], 0
+        alike: defaultdict[Columns, list[Any]] = defaultdict(list)
+        for columns, _, _, numbers in rows:
+            alike[columns].append(numbers)
         with np.errstate(over="ignore"):
-            values = np.array([numbers for _, _, numbers in rows]).astype(np.float32, copy=False)
-        for (step, when, _), own in zip(rows, values, strict=True):
-            self._recorder.append(Frame(self._columns_of_rows, step, when, own))
-        self._yield()
+            values = {columns: iter(np.array(some).astype(np.float32, copy=False)) for columns, some in alike.items()}
+        for columns, step, when, _ in rows:
+            self._recorder.append(Frame(columns, step, when, next(values[columns])))
+            self._yield()
 
     def _yield(self) -> None:
         if abs(time.thread_time() - self._yielded_s) > _HELD_S:  # of another thread it may be less
