@@ -132,8 +132,10 @@ class Iteration:
         if parts:
             readings.append(self._read_parts(parts))
         value: float | Tensor | None = None
-        with self._guard:  # it may be anything
+        try:  # it may be anything
             value = self._value(loss)
+        except Exception as error:
+            self._guard.failed(error)
         message = StepMessage(
             time=time.time(),
             applied=steps.applied,

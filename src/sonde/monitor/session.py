@@ -164,7 +164,7 @@ class Watch:
         """
         if self._closed:
             return
-        if num_steps := self._sweeps.asked(self._schedule.iteration):
+        if self._sweeps.is_wanted and (num_steps := self._sweeps.asked(self._schedule.iteration)):
             self._schedule.sweep(num_steps)
             self._mailbox.event("sweep", {"num_steps": num_steps})
         iteration, events = self._iteration, self._events
