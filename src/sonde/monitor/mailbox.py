@@ -8,7 +8,7 @@ from typing import Any, final
 from sonde.monitor.messages import EventMessage, Message
 from sonde.monitor.transport import NOTHING, Delivery
 
-MOST_WAITING = 64
+MOST_WAITING = 16
 """A thread that wakes takes the interpreter from the training: rarely, then, and for many messages at once."""
 
 

@@ -56,7 +56,7 @@ _FEWEST_SLOTS, _MOST_SLOTS, _MOST_BYTES = 8, 64, 64_000_000
 class AtOnce:
     """For tensors in the memory of the CPU."""
 
-    patience = 64  # a few hundred kilobytes
+    patience = 16  # a few hundred kilobytes
 
     def send(self, parts: Sequence[Tensor], *, essential: bool = False) -> Delivery | None:
         """Copy the numbers now: the tensors may change as soon as this returns."""
