@@ -77,6 +77,7 @@ def _recorded(world_size: int, messages: list[StepMessage]) -> MemoryRun:
     for message in messages:
         message.let_go()
         message.record(recording, np.empty(0))
+    recording.rest()
     return run
 
 

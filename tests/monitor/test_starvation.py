@@ -19,3 +19,17 @@ def test_what_is_waited_for_counts_once_and_never_backwards() -> None:
     starvation.close()
     assert starvation.take() is None
     starvation.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps these books")
+def test_of_very_short_steps_the_last_of_several_has_what_all_of_them_waited() -> None:
+    starvation = Starvation()
+    began, seen = time.perf_counter(), []
+    for _ in range(40):
+        while time.perf_counter() - began < 1e-4:
+            pass
+        began = time.perf_counter()
+        seen.append(starvation.take(1e-4))
+    assert all(value == 0 for value in seen[:19])
+    assert all(value is not None and value >= 0 for value in seen)
+    starvation.close()

@@ -190,9 +190,10 @@ class Adaptive:
         """The stretch after one more step, at least 1."""
         if not (0 <= own_s < math.inf and 0 <= step_s < math.inf):
             return state, state.stretch
-        mean_own_s = self._mean(state.own_s, min(own_s, state.slowest_s))
-        mean_step_s = self._mean(state.step_s, step_s)
-        weight = self._mean(state.weight, 1.0)
+        old, new = self.decay, 1 - self.decay
+        mean_own_s = old * state.own_s + new * min(own_s, state.slowest_s)
+        mean_step_s = old * state.step_s + new * step_s
+        weight = old * state.weight + new
         load = mean_own_s / self._allowed_s(mean_step_s, weight)
         calm_steps = state.calm_steps + 1 if load < self.relax_below else 0
 
@@ -220,9 +221,6 @@ class Adaptive:
             return self.floor_s
         step_s = mean_step_s / weight
         return max(self.budget * step_s, min(self.floor_s, self.floor_share * step_s))
-
-    def _mean(self, old: float, new: float) -> float:
-        return self.decay * old + (1 - self.decay) * new
 
 
 _MAX_RAISE = 2.0  # one misjudged step costs at most half of the detail; a real overload still ends within a few steps

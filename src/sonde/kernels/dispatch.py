@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sonde.core.optional import available
+from sonde.core.records import Float64
 from sonde.kernels import reference
 from sonde.kernels.copies import copied
 from sonde.kernels.layouts import Layouts
@@ -107,6 +108,14 @@ class TensorStats:
             [[2.0, 0.0, 0.0, 3.0, 2.0, 2.0, 4.0]]
         """
         return self._measure(new, old, histogram=histogram, sketch=sketch)
+
+    def vector(self, tensors: Sequence[Tensor]) -> Float64 | None:
+        """Rows, and behind them norms (see `Stats`), as one vector: what a call gives, for a third of its price.
+
+        None where tensors do not lie exactly as others that were measured before, or another path measures than the
+        native one: then call it.
+        """
+        return self._measure.vector(tensors) if isinstance(self._measure, NativeStats) else None
 
     def copy(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         """Copies of the tensors as they are now, for `of_difference` of this object once they have changed.

@@ -8,6 +8,7 @@ that at least 32,768 values are, and at most 8. Which run of each 2ˢ is chosen 
 fixed place would always meet the same columns of a matrix whose width is a power of two.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -106,17 +107,23 @@ def coarse(histogram: npt.NDArray[np.int32], factor: float = 1.0) -> Float64:
         >>> [(float(lower[i].round(2)), float(upper[i].round(2)), kept[i].item()) for i in np.flatnonzero(kept)]
         [(-2.0, -1.5, 3.0), (-0.0, 0.0, 1.0), (1.0, 1.5, 2.0)]
     """
-    shift = round(4 * np.log2(factor)) if 0 < factor < np.inf else 0
-    half = (np.arange(1, _FINITE) + shift) // 2 - 2 * (127 + _COARSE_LOWEST)
-    place = np.clip(half, -1, _COARSE_BINS - 1) + 1  # 0 is the middle
-    begins = np.flatnonzero(np.diff(place, prepend=-1))  # ascending, as the bins are
+    begins, place = _coarse_places(round(4 * np.log2(factor)) if 0 < factor < np.inf else 0)
     counts = np.moveaxis(histogram, -1, 0)
     kept = np.zeros((NUM_COARSE, *counts.shape[1:]))
     for first, towards in ((0, 1), (NUM_BINS // 2, -1)):
         kept[_COARSE_BINS] += counts[first]
         together = np.add.reduceat(counts[first + 1 : first + _FINITE], begins, axis=0, dtype=np.float64)
-        kept[_COARSE_BINS + towards * place[begins]] += together
+        kept[_COARSE_BINS + towards * place] += together
     return np.moveaxis(kept, 0, -1)
+
+
+@functools.lru_cache(maxsize=64)  # a gradient scaler has a few dozen scales
+def _coarse_places(shift: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+    """Where runs of bins of one sign begin that become one, and the place of that, counted from the middle."""
+    half = (np.arange(1, _FINITE) + shift) // 2 - 2 * (127 + _COARSE_LOWEST)
+    place = np.clip(half, -1, _COARSE_BINS - 1) + 1  # 0 is the middle
+    begins = np.flatnonzero(np.diff(place, prepend=-1))  # ascending, as the bins are
+    return begins, place[begins]
 
 
 def coarse_edges() -> tuple[Float64, Float64]:

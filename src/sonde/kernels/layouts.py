@@ -54,7 +54,7 @@ class Layouts:
         self.numels = [t.numel() * (2 if t.is_complex() else 1) for t in like]
         self.plain = all(a.dtype == b for a, b in zip(self._layouts, self.dtypes, strict=True))
         """Whether all tensors are read in the dtype that they have."""
-        self._guard = LayoutGuard()
+        self.guard = LayoutGuard()
 
     def __len__(self) -> int:
         return len(self._layouts)
@@ -65,14 +65,14 @@ class Layouts:
 
     def confirms(self, tensors: Sequence[Tensor]) -> bool:
         """Whether these, as many, lie as prepared: quickly, and at times not confirmed though it is true."""
-        return self._guard.confirms(tensors)
+        return self.guard.confirms(tensors)
 
     def learns(self, tensors: Sequence[Tensor]) -> bool:
         """Whether these lie exactly as prepared, to be confirmed quickly from now on."""
         lying = [Layout(t.shape, t.stride(), t.dtype) for t in tensors]
         if lying != self._layouts or any(t.device != self.device for t in tensors):
             return False
-        self._guard.learn(tensors)
+        self.guard.learn(tensors)
         return True
 
     def arrange(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -94,7 +94,7 @@ class Layouts:
             if not self.plain:
                 return [_real(t.detach()).to(dtype) for t, dtype in zip(arranged, self.dtypes, strict=True)]
         if all(map(operator.is_, arranged, tensors)):
-            self._guard.learn(tensors)
+            self.guard.learn(tensors)
         return arranged
 
     def _arranged(self, i: int, tensor: Tensor) -> Tensor:

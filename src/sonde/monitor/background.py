@@ -67,6 +67,10 @@ class Background:
         while num < MOST_WAITING and waiting and waiting[0][1].arrived():
             self._record(*waiting.popleft())
             num += 1
+        try:
+            self._recorder.rest()
+        except Exception as error:
+            self._failed(error)
         return num
 
     def _record(self, message: Message, delivery: Delivery) -> None:

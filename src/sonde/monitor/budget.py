@@ -60,7 +60,7 @@ class Budget:
         self._last_stream: tuple[int, torch.cuda.Stream] | None = None
         self._sampled = self._on_gpu
         self._is_preparing = self._will_prepare = False
-        self._own_s = 0.0
+        self.own_s = 0.0
         """On a CPU, of the present step."""
         self.total_own_s = self.total_s = 0.0
         self.num_steps = 0
@@ -83,15 +83,17 @@ class Budget:
                 self._clocks[part].begin()
         return time.perf_counter()
 
-    def end(self, part: str, began: float) -> None:
-        """It is over."""
+    def end(self, part: str, began: float) -> float:
+        """It is over; when."""
         if self._begun == part:
             self._begun = None
             idle = self._beginnings[part].query()  # type: ignore[no-untyped-call]
             self._charges.looked(part, idle=idle)
             if self._sampled and not idle:
                 self._clocks[part].end()
-        self.took(part, time.perf_counter() - began)
+        ended = time.perf_counter()
+        self.took(part, ended - began)
+        return ended
 
     def _stream(self) -> torch.cuda.Stream:
         # Making the object takes as long as recording an event.
@@ -105,7 +107,7 @@ class Budget:
         if self._on_gpu:
             self._charges.on_host(part, seconds, like=like)
         else:
-            self._own_s += seconds
+            self.own_s += seconds
 
     def prepares_next(self) -> None:
         """In the next step something will be made that later ones use again."""
@@ -117,13 +119,13 @@ class Budget:
         Args:
             step_s: What it took, our part included.
         """
-        for part, clock in self._clocks.items():
-            for seconds in clock.finished():
-                self._charges.on_device(part, seconds)
-        host_s = own_s = self._own_s
+        host_s = own_s = self.own_s
         if self._on_gpu:
+            for part, clock in self._clocks.items():
+                for seconds in clock.finished():
+                    self._charges.on_device(part, seconds)
             own_s, host_s = self._charges.close(), self._charges.host_s
-        self._own_s = 0.0
+        self.own_s = 0.0
         # Between two steps there may be an evaluation, a checkpoint or a debugger: not what a step costs.
         self._usual_s = step_s if not self.num_steps else min(step_s, 2 * self._usual_s)
         self.num_steps += 1

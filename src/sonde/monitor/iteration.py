@@ -68,9 +68,9 @@ class Iteration:
     def move_to(self, device: torch.device) -> None:
         """The parameters are on this device, or were moved to it."""
         self.device = device
-        self._on_gpu = device.type == "cuda"
+        self.on_gpu = device.type == "cuda"
         self.budget = Budget(self._share, device, floor_s=self._floor_s)
-        self._transport: Transport = PinnedRing(device, self._most_values()) if self._on_gpu else AtOnce()
+        self._transport: Transport = PinnedRing(device, self._most_values()) if self.on_gpu else AtOnce()
 
     def _most_values(self) -> int:
         tensors = sum(len(watched.watched) for watched in self._watched)
@@ -80,7 +80,7 @@ class Iteration:
     @property
     def is_capturing(self) -> bool:
         """Whether the user is recording a CUDA graph: then nothing of ours may get into it."""
-        return self._on_gpu and torch.cuda.is_current_stream_capturing()
+        return self.on_gpu and torch.cuda.is_current_stream_capturing()
 
     def restart(self, epoch: int) -> None:
         """Go on from a checkpoint, in the epoch after this one."""
@@ -93,17 +93,21 @@ class Iteration:
 
     def begin(self, part: str) -> float:
         """A part of our work begins; what `end` wants to know."""
-        return time.perf_counter() if self.is_capturing else self.budget.begin(part)
+        return self.budget.begin(part) if self.on_gpu and not self.is_capturing else time.perf_counter()
 
-    def end(self, part: str, began: float) -> None:
-        """It is over."""
-        self.budget.end(part, began)
+    def end(self, part: str, began: float) -> float:
+        """It is over; when."""
+        if self.on_gpu:
+            return self.budget.end(part, began)
+        ended = time.perf_counter()
+        self.budget.own_s += ended - began
+        return ended
 
     def close(
         self,
         loss: Any,
         parts: Mapping[str, Any],
-        counts: Mapping[str, int | None],
+        counts: Mapping[str, int],
         steps: Steps,
         probes: ProbeSet,
         began: float,
@@ -120,18 +124,18 @@ class Iteration:
         """
         spent = self.spent
         spent["time/step"] += began - self._last_end
-        for quantity, given in counts.items():
-            count = self._counted.get(quantity) if given is None else given
-            if count is not None:
-                spent[quantity] += count
+        for quantity, count in {**self._counted, **counts}.items():
+            spent[quantity] += count
         self._counted = {}
         is_over = bool(steps.applied or steps.skipped)  # else a micro-step, whose time is the step's
         readings = probes.collect() if is_over else probes.discard()
         if parts:
             readings.append(self._read_parts(parts))
         value: float | Tensor | None = None
-        with self._guard:  # it may be anything
+        try:  # it may be anything
             value = self._value(loss)
+        except Exception as error:
+            self._guard.failed(error)
         message = StepMessage(
             time=time.time(),
             applied=steps.applied,
@@ -148,7 +152,7 @@ class Iteration:
             if probes.arm():
                 self.budget.prepares_next()
             self.spent = defaultdict(float)
-        self.budget.end("step", began)
+        self.end("step", began)
         if (in_hooks := probes.clock.take()) > 0:
             self.budget.took("hooks", in_hooks, like="pre")
         if steps.applied:
@@ -160,7 +164,7 @@ class Iteration:
         """A loss as a number, or as a tensor of one where it is on the device."""
         if type(value) is float or value is None:
             return value
-        if isinstance(value, Tensor) and self._on_gpu and value.device == self.device:
+        if self.on_gpu and isinstance(value, Tensor) and value.device == self.device:
             return value.detach().double().mean() if value.numel() != 1 else value
         return plain(value)
 
@@ -189,16 +193,15 @@ class Iteration:
 
     def send(self, message: TensorMessage, host: dict[str, float] | None = None) -> Delivery:
         """Have a message's numbers on their way; what there is no room for is left behind, detail first."""
-        delivery: Delivery | None = NOTHING
-        if self.is_capturing:
-            delivery = None
-        elif tensors := message.tensors():
-            delivery = self._transport.send(tensors)
-            if delivery is None:
-                message.drop_detail()
-                delivery = self._transport.send(message.tensors(), essential=True)
-                if host is not None:
-                    host["monitor/dropped"] = 1.0
+        tensors = message.tensors()
+        if not tensors:
+            return NOTHING
+        delivery = None if self.is_capturing else self._transport.send(tensors)
+        if delivery is None and not self.is_capturing:
+            message.drop_detail()
+            delivery = self._transport.send(message.tensors(), essential=True)
+            if host is not None:
+                host["monitor/dropped"] = 1.0
         if delivery is None:  # the step still counts
             message.drop_tensors()
             return NOTHING
@@ -218,7 +221,7 @@ class Iteration:
 
     def _note_times(self, host: dict[str, float], spent: dict[str, float]) -> None:
         elapsed = spent["time/step"]
-        if (starved := self._starvation.take()) is not None:
+        if (starved := self._starvation.take(elapsed)) is not None:
             spent["time/starved"] = starved
         self._schedule.stretch, cost = self.budget.step(elapsed)
         for watched in self._watched:

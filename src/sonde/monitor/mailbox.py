@@ -32,7 +32,7 @@ class Mailbox:
         Args:
             message: What is to be recorded.
             delivery: Its numbers.
-            patience: How many may wait before the reader is woken; at most 16 do.
+            patience: How many may wait before the reader is woken; at most `MOST_WAITING` do.
         """
         self.waiting.append((message, delivery))
         self._unseen += 1

@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Protocol, final
 
 from torch import Tensor
 
 from sonde.core.records import Float64
 from sonde.probes.probe import Reading
+
+_TENSORS = attrgetter("tensors")
 
 
 class Message(Protocol):
@@ -48,6 +52,9 @@ class MessageRecorder(Protocol):
     def end(self, when: float) -> None:
         """Take that the session ends."""
 
+    def rest(self) -> None:
+        """No message follows for now: hand on what waited for company."""
+
 
 @final
 @dataclass(slots=True, kw_only=True)
@@ -68,13 +75,14 @@ class StepMessage:
     """Plain numbers of the step, by tag."""
     samples: float | None = None
     """Of all its micro-batches, where they were counted."""
-    _sizes: list[int] = field(default_factory=list)
+    _sizes: Sequence[int] = ()
+    """How many numbers each reading has, where any was sent."""
     _loss_is_late: bool = False
 
     def tensors(self) -> Sequence[Tensor]:
         """The loss, the overflows, then what the probes found."""
         loss = [self.loss] if isinstance(self.loss, Tensor) else []
-        return [*loss, *self.overflows.values(), *(tensor for reading in self.readings for tensor in reading.tensors)]
+        return [*loss, *self.overflows.values(), *chain.from_iterable(map(_TENSORS, self.readings))]
 
     def drop_detail(self) -> None:
         """Keep the loss, learning rates and global norms."""
@@ -110,12 +118,16 @@ class StepMessage:
 
     def withheld(self, numbers: Float64) -> set[str]:
         """The optimisers that were called and made no step."""
+        if not self.overflows:
+            return set()
         first = int(self._loss_is_late)
         found = numbers[first : first + len(self.overflows)].tolist()
         return {name for name, overflow in zip(self.overflows, found, strict=False) if overflow > 0}
 
     def reports(self, numbers: Float64) -> list[tuple[Reading, Float64]]:
         """Each reading with its numbers."""
+        if not self._sizes:
+            return [(reading, numbers) for reading in self.readings]
         place = int(self._loss_is_late) + len(self.overflows)
         found: list[tuple[Reading, Float64]] = []
         for reading, size in zip(self.readings, self._sizes, strict=True):

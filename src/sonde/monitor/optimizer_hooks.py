@@ -59,8 +59,8 @@ class Work(Protocol):
     def begin(self, part: str) -> float:
         """A part of our work begins."""
 
-    def end(self, part: str, began: float) -> None:
-        """It is over."""
+    def end(self, part: str, began: float) -> float:
+        """It is over; when."""
 
     def move_to(self, device: torch.device) -> None:
         """The parameters were moved."""
@@ -182,10 +182,22 @@ class OptimizerHooks:
             hooked.is_captured = True
             return
         began = work.begin("pre")
-        with self._guard, torch.no_grad():
-            self._enter(hooked, args[1] if len(args) > 1 else kwargs.get("closure"))
-        work.end("pre", began)
-        hooked.entered = time.perf_counter()
+        self._measure(self._enter, hooked, args[1] if len(args) > 1 else kwargs.get("closure"))
+        hooked.entered = work.end("pre", began)
+
+    def _measure(self, function: Callable[..., None], *args: Any) -> None:
+        """Call what reads tensors: autograd notes nothing, and faults do not reach the training.
+
+        The guard and `torch.no_grad` are eight calls, which a small model would notice.
+        """
+        was_enabled = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        try:
+            function(*args)
+        except Exception as error:
+            self._guard.failed(error)
+        finally:
+            torch._C._set_grad_enabled(was_enabled)
 
     def _enter(self, hooked: _Hooked, closure: Any) -> None:
         events, optimizer = self._events, hooked.watched.optimizer
@@ -197,14 +209,18 @@ class OptimizerHooks:
             self._say_resumed()
         if hooked.num_steps >= _MOST_MEASURED:
             return
-        events.mark("monitor")
+        if events.moment:
+            events.mark("monitor")
         events.tell(events.optimizer_enters, optimizer)
         if not hooked.has_closure:
             events.tell(events.gradients, optimizer)
-        events.mark("monitor-done")
-        if not isinstance(optimizer, UpdatedByHand):
-            events.mark("optimizer")
-        self._follow(hooked)
+        if events.moment:
+            events.mark("monitor-done")
+            if not isinstance(optimizer, UpdatedByHand):
+                events.mark("optimizer")
+        kind = hooked.watched.kind
+        if kind is not None and kind[1] != self._work.device:  # the parameters were moved
+            self._work.move_to(kind[1])
 
     def _post(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         hooked, work, events = self._hooked.get(id(optimizer)), self._work, self._events
@@ -226,20 +242,19 @@ class OptimizerHooks:
                 self._say_unclosed()
             return
         began = work.begin("post")
-        with self._guard, torch.no_grad():
-            events.mark("optimizer-done")
-            events.mark("monitor")
-            if reads_gradients:
-                events.tell(events.gradients, optimizer)
-            events.tell(events.optimizer_left, optimizer)
-            events.mark("monitor-done")
+        self._measure(self._left, optimizer, reads_gradients)
         work.end("post", began)
 
-    def _follow(self, hooked: _Hooked) -> None:
-        """To the device of the parameters, where they were moved."""
-        kind = hooked.watched.kind
-        if kind is not None and kind[1] != self._work.device:
-            self._work.move_to(kind[1])
+    def _left(self, optimizer: Optimizer, reads_gradients: bool) -> None:
+        events = self._events
+        if events.moment:
+            events.mark("optimizer-done")
+            events.mark("monitor")
+        if reads_gradients:
+            events.tell(events.gradients, optimizer)
+        events.tell(events.optimizer_left, optimizer)
+        if events.moment:
+            events.mark("monitor-done")
 
     def _say_unclosed(self) -> None:
         _log.warning(

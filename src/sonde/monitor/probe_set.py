@@ -146,7 +146,7 @@ class ProbeSet:
             listen = getattr(probe, "listen", None)
             if listen is not None:
                 listen(events)
-        self._is_first = True
+        self._is_first, self._is_preflight_on = True, "preflight" in on
         self._let_go: Callable[[], None] = _nothing
         with guard:
             self._let_go = CALLS.hold()  # most trainings compile in the first iteration
@@ -166,7 +166,7 @@ class ProbeSet:
             return False
         num_begun = len(self._begun)
         with self._guard:
-            if self._preflight in self._standing:
+            if self._is_preflight_on:
                 self._preflight.arm()
             if self._operators.arm():
                 return True
@@ -178,6 +178,7 @@ class ProbeSet:
                     with self._guard:
                         probe.arm(slots)
         self._let_go()
+        self._let_go = _nothing
         return len(self._begun) > num_begun
 
     def collect(self) -> list[Reading]:
@@ -194,7 +195,8 @@ class ProbeSet:
         for probe in armed:
             with self._guard:
                 self._tell(probe)
-        self._tell(self._operators)
+        if self._operators.reason:
+            self._tell(self._operators)
         return readings
 
     def profile(self, num_steps: int) -> None:

@@ -1,7 +1,7 @@
 """From messages to frames, in the background and in order: counts steps, follows the loss, writes rows."""
 
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
@@ -16,6 +16,7 @@ from sonde.monitor.messages import StepMessage
 from sonde.probes.probe import STEP, Row, Stamp
 
 _MOST_STAMPS = 16  # one at a time is waited for
+_MOST_VALUES = 65_536  # of rows that wait for company
 _MOST_COLUMNS = 256  # what is in the row of a step may change at every step
 # Rows of tiny steps take some 0.05 ms: handing the interpreter over after each costs the training more than they do.
 _HELD_S = 5e-4
@@ -48,6 +49,10 @@ class StepRecording:
         self._stamps: deque[Stamp] = deque(maxlen=_MOST_STAMPS)
         """The last ones that were given a step."""
         self._columns: dict[Any, Columns] = {}
+        self._rows: list[tuple[Columns, int, float, Sequence[float] | Float64 | Float32]] = []
+        """Those that were not handed on yet, each with its step and time."""
+        self._num_values = 0
+        """In them."""
         self._grad_norm = 0.0
         """Of the last step; 0 where it is not known."""
         self._yielded_s = 0.0
@@ -117,6 +122,7 @@ class StepRecording:
             self.row("micro", {"loss/micro": loss}, message.time)
         for row in rows:
             self._write_row(row, message.time)
+        self._yield()
         if problem is not None:
             raise problem
 
@@ -129,6 +135,7 @@ class StepRecording:
 
     def event(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take an event that happened after the last step."""
+        self.rest()
         self._recorder.event(kind, step=self.last_step, data=data)
 
     def row(self, table: str, values: Mapping[str, float], when: float) -> None:
@@ -139,7 +146,7 @@ class StepRecording:
             values = {**values, **self._losses.end_epoch()}
         names = tuple(values)
         columns = self._columns_of((table, names), lambda: Columns(table, names))
-        self._write(columns, self.last_step, when, np.fromiter(values.values(), np.float64, len(names)))
+        self._write(columns, self.last_step, when, list(values.values()))
 
     def end(self, when: float) -> None:
         """Take that the session ends: the phase of the learning rate that is under way has a row, too."""
@@ -163,9 +170,28 @@ class StepRecording:
             columns = self._columns[key] = make()
         return columns
 
-    def _write(self, columns: Columns, step: int, when: float, numbers: Float64 | Float32) -> None:
+    def _write(self, columns: Columns, step: int, when: float, numbers: Sequence[float] | Float64 | Float32) -> None:
+        """Have a row wait for others: together they cost less."""
+        if len(numbers) != columns.width:
+            raise ValueError(f"a row of {columns.table!r} has {len(numbers)} values for {columns.width} columns.")
+        self._rows.append((columns, step, when, numbers))
+        self._num_values += len(numbers)
+        if self._num_values > _MOST_VALUES:
+            self.rest()
+
+    def rest(self) -> None:
+        """Hand on the rows that wait."""
+        rows, self._rows, self._num_values = self._rows, [], 0
+        alike: defaultdict[Columns, list[Any]] = defaultdict(list)
+        for columns, _, _, numbers in rows:
+            alike[columns].append(numbers)
         with np.errstate(over="ignore"):
-            self._recorder.append(Frame(columns, step, when, numbers.astype(np.float32)))
+            values = {columns: iter(np.array(some).astype(np.float32, copy=False)) for columns, some in alike.items()}
+        for columns, step, when, _ in rows:
+            self._recorder.append(Frame(columns, step, when, next(values[columns])))
+            self._yield()
+
+    def _yield(self) -> None:
         if abs(time.thread_time() - self._yielded_s) > _HELD_S:  # of another thread it may be less
             time.sleep(0)  # the training gets the interpreter now, not when it has waited for it for 5 ms
             self._yielded_s = time.thread_time()

@@ -164,13 +164,13 @@ class Watch:
         """
         if self._closed:
             return
-        if num_steps := self._sweeps.asked(self._schedule.iteration):
+        if self._sweeps.is_wanted and (num_steps := self._sweeps.asked(self._schedule.iteration)):
             self._schedule.sweep(num_steps)
             self._mailbox.event("sweep", {"num_steps": num_steps})
         iteration, events = self._iteration, self._events
         began = iteration.begin("step")
         events.mark("monitor")
-        if not iteration.is_capturing:
+        if iteration.on_gpu and not iteration.is_capturing:
             self._hooks.read_replayed()
         steps = self._hooks.close_iteration()
         try:
@@ -178,7 +178,9 @@ class Watch:
             if again is not None:
                 events.tell(events.again, again)
             with self._guard:
-                counts = {"samples": samples, "tokens": tokens}
+                counts = {} if samples is None else {"samples": samples}
+                if tokens is not None:
+                    counts["tokens"] = tokens
                 iteration.close(loss, parts or {}, counts, steps, self._probes, began)
             events.mark("begin" if steps.applied or steps.skipped else "monitor-done")
         finally:

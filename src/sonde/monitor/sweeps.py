@@ -18,17 +18,17 @@ class Sweeps:
     """
 
     def __init__(self) -> None:
-        self._wanted = False
+        self.is_wanted = False
         self._next = 0
         self.are_allowed = True
 
     def ask(self) -> None:
         """Somebody has become suspicious."""
-        self._wanted = self.are_allowed
+        self.is_wanted = self.are_allowed
 
     def asked(self, iteration: int) -> int:
         """Within how many steps everything is to be measured once: 0 where nothing is, or there was a sweep lately."""
-        if not self._wanted or iteration < self._next:
+        if not self.is_wanted or iteration < self._next:
             return 0
-        self._wanted, self._next = False, iteration + _LEAST_BETWEEN
+        self.is_wanted, self._next = False, iteration + _LEAST_BETWEEN
         return _NUM_STEPS

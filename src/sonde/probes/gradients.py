@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from itertools import repeat
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +18,8 @@ from sonde.kernels.columns import Column
 from sonde.kernels.stats import Stats
 from sonde.probes.consecutive import Consecutive
 from sonde.probes.norms import tensor_norms
-from sonde.probes.optimizer_numbers import ClipNote, Key, Part
-from sonde.probes.optimizers import WatchedOptimizer
+from sonde.probes.optimizer_numbers import ClipNote, Key, Part, infinite_of
+from sonde.probes.optimizers import ALL_GRADIENTS, WatchedOptimizer
 from sonde.probes.schedule import Due
 from sonde.probes.seams import Clip
 from sonde.probes.shards import local_part, local_parts, trouble
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sonde.kernels.triton_steps import TritonSteps
 
 _SINGLE_BYTES = 4
+_NO_SLOTS: Sequence[int] = ()
 _GRAD = attrgetter("grad")
 _LAYOUT = attrgetter("layout")
 _WHOLE = frozenset({Tensor, nn.Parameter})  # never a piece of something
@@ -43,7 +44,7 @@ class Gradients:
     """
 
     def __init__(self, watched: WatchedOptimizer, schedule: Due) -> None:
-        self._watched, self._schedule = watched, schedule
+        self._watched, self._due = watched, watched.sharing or schedule
         self._versions: list[int] | None = None
         """As a clip left them; None where none was clipped since the last step."""
         self._by_value = False
@@ -53,10 +54,6 @@ class Gradients:
         self._cosines = Consecutive()
         self._wants_direction = False
         """Whether `rotating` had its turn since the gradient's direction was last read."""
-
-    @property
-    def _due(self) -> Due:
-        return self._watched.sharing or self._schedule
 
     def begin(self) -> None:
         """A new iteration of the loop."""
@@ -110,8 +107,13 @@ class Gradients:
 
     def _read(self) -> None:
         watched, due = self._watched, self._due
-        with_sketch, slots = False, cast("Sequence[int]", ())
-        if not due.is_quiet:
+        with_sketch, slots = False, _NO_SLOTS
+        if due.is_quiet:
+            found: list[Any] = [] if watched.on_gpu else list(map(_GRAD, watched.parameters))
+            if found and watched.read_plainly(found):
+                self._held = found
+                return
+        else:
             self._wants_direction |= due.due("rotating")
             # A sketch at the steps of `layers` only: two steps in ten would stand out otherwise.
             for_direction = self._wants_direction and due.due("layers")
@@ -125,12 +127,14 @@ class Gradients:
             return
         whole = len(names) == len(watched.names)
         if watched.sharing is None or due.due("layers"):
-            found = watched.stats(("gradients", None if whole else names), tensors)(tensors, sketch=with_sketch)
+            measured = watched.stats(ALL_GRADIENTS if whole else ("gradients", names), tensors)(
+                tensors, sketch=with_sketch
+            )
             key = Key(Part.GRADIENTS, names)
-            watched.add(key, found.rows)
+            watched.add(key, measured.rows)
             watched.numbers.has_layers = not due.is_quiet and due.due("layers")
-            note_infinite(watched, key, found, tensors)
-            if (sketch := honest_sketch(watched, found)) is not None:
+            note_infinite(watched, key, measured, tensors)
+            if (sketch := honest_sketch(watched, measured)) is not None:
                 products = self._cosines.take(due.iteration, names, sketch)
                 if products is not None and due.due("cosines"):
                     watched.add(Key(Part.GRADIENT_PRODUCTS, names), products)
@@ -235,11 +239,10 @@ def note_infinite(watched: WatchedOptimizer, key: Key, found: Stats, tensors: Se
     if watched.on_gpu or watched.sharing is not None:
         return
     if found.norms is not None:
-        if math.isfinite(found.norms.sum()):
-            return
-        places = found.norms.isinf().nonzero().flatten().tolist()
-    else:
-        places = found.rows[:, Column.NONFINITE].nonzero().flatten().tolist()
-        places = [place for place in places if not tensors[place].isnan().any()]
+        if not math.isfinite(found.norms.sum()):
+            watched.numbers.infinite.update(infinite_of(key, found.norms.numpy()))
+        return
+    places = found.rows[:, Column.NONFINITE].nonzero().flatten().tolist()
+    places = [place for place in places if not tensors[place].isnan().any()]
     if places:
         watched.numbers.infinite[key] = frozenset(key.names[place] for place in places)

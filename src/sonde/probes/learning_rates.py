@@ -1,13 +1,16 @@
 """The learning rates of all optimisers, at each of their steps."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
+import numpy as np
 from torch import Tensor
 from torch.optim import Optimizer
 
 from sonde.core.records import Float64
 from sonde.probes.events import Events
-from sonde.probes.probe import Reading, Row, step_row
+from sonde.probes.probe import Reading, Row, known, step_row
 
 
 class LearningRates:
@@ -24,6 +27,11 @@ class LearningRates:
         self._tags: dict[int, list[tuple[str, ...]]] = {}
         self._rates: dict[str, float | Tensor] = {}
         """By tag; tensors where they are on a device."""
+        self._has_late = False
+        """Whether any is."""
+        self._last: dict[str, float | Tensor] = {}
+        self._readings: list[Reading] = []
+        """What was told of the last ones, none of which was on a device."""
 
     def listen(self, events: Events) -> None:
         """Begin to listen."""
@@ -37,22 +45,22 @@ class LearningRates:
         if len(tags) != len(groups):
             tags = self._tags[id(optimizer)] = _tags(self._names[id(optimizer)], len(groups))
         for group, tags_of in zip(groups, tags, strict=True):
-            rate = group.get("lr")
-            if isinstance(rate, Tensor) and rate.device.type != "cpu":
-                self._rates |= dict.fromkeys(tags_of, rate.detach().clone())  # schedulers change it in place
-            elif rate is not None:
-                self._rates |= dict.fromkeys(tags_of, float(rate))
+            rate: Any = group.get("lr")
+            is_late = isinstance(rate, Tensor) and rate.device.type != "cpu"
+            self._has_late |= is_late
+            for tag in tags_of if rate is not None else ():
+                self._rates[tag] = rate.detach().clone() if is_late else float(rate)  # schedulers change it in place
 
     def collect(self) -> Sequence[Reading]:
         """The rates of the steps of this iteration."""
         rates, self._rates = self._rates, {}
-        late = {tag: rate for tag, rate in rates.items() if isinstance(rate, Tensor)}
-
-        def report(numbers: Float64) -> Sequence[Row]:
-            arrived = dict(zip(late, numbers.tolist(), strict=True))
-            return [step_row({tag: arrived.get(tag, rate) for tag, rate in rates.items()})]
-
-        return [Reading(list(late.values()), report, num_essential=len(late))] if rates else []
+        if self._has_late:
+            self._has_late = False
+            late = {tag: rate for tag, rate in rates.items() if isinstance(rate, Tensor)}
+            return [Reading(list(late.values()), partial(_report, rates, list(late)), num_essential=len(late))]
+        if rates != self._last:
+            self._last, self._readings = rates, [known(*_report(rates, (), np.empty(0)))] if rates else []
+        return self._readings
 
     def not_measured(self) -> Mapping[str, str]:
         """Nothing."""
@@ -61,6 +69,11 @@ class LearningRates:
     def close(self) -> None:
         """Let go of what was noted."""
         self._rates = {}
+
+
+def _report(rates: Mapping[str, float | Tensor], late: Sequence[str], numbers: Float64) -> Sequence[Row]:
+    arrived = dict(zip(late, numbers.tolist(), strict=True))
+    return [step_row({tag: arrived[tag] if isinstance(rate, Tensor) else rate for tag, rate in rates.items()})]
 
 
 def _tags(name: str, num_groups: int) -> list[tuple[str, ...]]:

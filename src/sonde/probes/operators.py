@@ -58,7 +58,8 @@ class Operators:
         self._device, self._put_event = device, put_event
         self._wanted = self._wait = self._left = self._num_steps = 0
         self._profile: profile | None = None
-        self._reason = ""
+        self.reason = ""
+        """Why nothing can be profiled, where that is so."""
 
     @property
     def is_profiling(self) -> bool:
@@ -82,9 +83,9 @@ class Operators:
         self._num_steps, self._wanted = self._wanted, 0
         self._left = self._num_steps
         if torch._C._autograd._profiler_enabled():
-            self._reason = "the training is being profiled already, and torch has one profiler"
+            self.reason = "the training is being profiled already, and torch has one profiler"
             return False
-        self._reason = ""
+        self.reason = ""
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self._device.type == "cuda" else [])]
         self._profile = profile(activities=activities)
         self._profile.start()
@@ -103,7 +104,7 @@ class Operators:
 
     def not_measured(self) -> Mapping[str, str]:
         """Where somebody else profiles."""
-        return dict.fromkeys(_YIELDS, self._reason) if self._reason else {}
+        return dict.fromkeys(_YIELDS, self.reason) if self.reason else {}
 
     def close(self) -> None:
         """End a profile that is under way."""

@@ -1,6 +1,7 @@
 """What was measured of an optimiser's parameters in one iteration: numbers that are still on their device."""
 
 import enum
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sonde.core.records import Float64
+from sonde.kernels.native.native_stats import apart as rows_and_norms
 
 
 class Part(enum.IntEnum):  # of numbers: those of another kind are hashed in Python, a dozen times a step
@@ -102,14 +104,25 @@ class OptimizerNumbers:
     """Whether the statistics of every gradient have their turn to be recorded."""
     infinite: dict[Key, frozenset[str]] = field(default_factory=dict)
     """Of rows: the tensors that have infinite values and no NaN, where that is known (on a CPU)."""
+    plain: Float64 | None = None
+    """Rows and norms of all gradients (`TensorStats.vector`), as long as they are all that was measured."""
 
     def add(self, key: Key, tensor: Tensor) -> None:
         """Note a tensor; it must not change before it is sent. Of two with one key the later counts."""
         self.tensors[key] = tensor
 
+    def spread(self, names: tuple[str, ...]) -> None:
+        """There is more than plain gradients: have these, of the parameters with these names, be like other tensors."""
+        if self.plain is not None:
+            (rows, norms), self.plain = rows_and_norms(self.plain), None
+            key = Key(Part.GRADIENTS, names)
+            self.tensors[key] = torch.from_numpy(rows)
+            self.infinite.update(infinite_of(key, norms))
+
     def forget_gradients(self) -> None:
         """What was read of the gradients is not what the optimiser will get: they have changed since."""
         self.clips.clear()
+        self.plain = None
         self.tensors = {key: tensor for key, tensor in self.tensors.items() if key.part not in _OF_GRADIENTS}
 
     def in_order(self) -> tuple[list[Key], list[Tensor], int]:
@@ -134,6 +147,18 @@ class StepNote:
     has_whole_updates: bool = False
     has_layers: bool = True
     infinite: Mapping[Key, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing but gradients to a step, which nothing has changed."""
+        is_plain = len(self.keys) == 1 and self.keys[0].part is Part.GRADIENTS
+        return is_plain and not (self.clips or self.is_incomplete or self.has_layers or self.infinite)
+
+
+def infinite_of(key: Key, norms: Float64) -> dict[Key, frozenset[str]]:
+    """Of a key's tensors those whose norm is infinite, where there are any."""
+    names = frozenset(name for name, norm in zip(key.names, norms.tolist(), strict=True) if math.isinf(norm))
+    return {key: names} if names else {}
 
 
 def apart(keys: Sequence[Key], sizes: Sequence[int], numbers: Float64) -> Mapping[Key, Float64]:

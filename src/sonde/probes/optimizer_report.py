@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, final
 
 import numpy as np
@@ -14,11 +14,12 @@ from sonde.core.frames import MISSING, Columns, Detail, Float32
 from sonde.core.records import Float64
 from sonde.kernels.columns import NUM_COLUMNS, Column, finite_norm, norm
 from sonde.kernels.histograms import NUM_BINS, NUM_COARSE, PERCENTS, coarse, percentiles
+from sonde.kernels.native.native_stats import apart as rows_and_norms
 from sonde.probes.gradient_flow import GradientFlow
 from sonde.probes.lookup import Lookup
 from sonde.probes.optimizer_history import OptimizerHistory
-from sonde.probes.optimizer_numbers import NORMS, ClipNote, Key, Part, StepNote, apart
-from sonde.probes.plain_gradients import plain_norms
+from sonde.probes.optimizer_numbers import NORMS, ClipNote, Key, Part, StepNote, apart, infinite_of
+from sonde.probes.plain_gradients import plain_norm
 from sonde.probes.probe import Row, step_row
 from sonde.probes.statistics import STATISTICS, tags, values
 
@@ -79,7 +80,7 @@ class OptimizerReport:
 
     def __call__(self, note: StepNote, numbers: Float64) -> Iterator[Row]:
         """The numbers of the step's own row, then the rows of tensors."""
-        if (norms := plain_norms(note, numbers)) is not None and self._is_usual(total := math.hypot(*norms)):
+        if note.is_plain and (total := plain_norm(numbers)) is not None and self._is_usual(total):
             yield self._plain_row(total)
             return
         step = _Step(note, dict(_whole(*item) for item in apart(note.keys, note.sizes, numbers).items()))
@@ -103,6 +104,18 @@ class OptimizerReport:
                 yield from self._shapes(step, key, value)
         if weights is not None:
             self._weights = weights.names, step.tensors[weights].norms
+
+    def plain(self, iteration: int, names: tuple[str, ...], vector: Float64, _numbers: Float64) -> Iterable[Row]:
+        """The same of a step of which nothing but gradients was read, as `TensorStats.vector` gives them."""
+        rows, norms = rows_and_norms(vector)
+        numbers = vector[: rows.size]
+        if (total := plain_norm(numbers)) is not None and self._is_usual(total):
+            return [self._plain_row(total)]
+        key = Key(Part.GRADIENTS, names)
+        infinite = infinite_of(key, norms)
+        return self(
+            StepNote(keys=[key], sizes=[rows.size], iteration=iteration, has_layers=False, infinite=infinite), numbers
+        )
 
     def _is_unusual(self, iteration: int, norm: float) -> bool:
         """Whether the norm of all gradients is far above the last ones, or no number: then it is told whose it is."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
+from sonde.core.records import Float64
 from sonde.kernels import TensorStats
 from sonde.kernels.dispatch import steps_of
 from sonde.probes.cadences import Cadences
@@ -28,6 +29,8 @@ _log = logger("sonde.monitor")
 _MOST_STATS = 256
 _MOST_STEPS = 8  # a training that keeps changing its stream is measured in another way
 _WHOLE = frozenset({Tensor, nn.Parameter})  # never a piece of something
+ALL_GRADIENTS = "gradients", None
+"""The key of what measures the gradients of all parameters."""
 
 
 class Slot(NamedTuple):
@@ -98,6 +101,7 @@ class WatchedOptimizer:
                 self._say_left_out({LAZY: len(self._lazy)})
             return False
         names_by_id = self.names_of()
+        self.numbers.spread(self.names)  # what was read is of these
         self._num, self.watched = num, of_optimizer(self.optimizer, names_by_id, self.name)
         self.names, self.parameters = tuple(w.name for w in self.watched), [w.parameter for w in self.watched]
         self.slots = self._spread(self.cadences.rotating.interval_steps)
@@ -154,15 +158,33 @@ class WatchedOptimizer:
             self._steps_made += 1
         return self._steps
 
+    def read_plainly(self, gradients: Sequence[Tensor]) -> bool:
+        """Read gradients as they were read before, by one call of C and nothing else; whether that could be done."""
+        stats = self._stats.get(ALL_GRADIENTS)
+        if stats is None or self.numbers.tensors or (found := stats.vector(gradients)) is None:
+            return False
+        self.numbers.plain = found
+        return True
+
     def add(self, key: Any, tensor: Tensor) -> None:
         """Note what was measured; where parameters are split, first for the other ranks."""
         if self.sharing is None:
+            self.numbers.spread(self.names)
             self.numbers.add(key, tensor)
         else:
             self.sharing.add(key, tensor)
 
+    def take_plain(self) -> Float64 | None:
+        """The gradients of the iteration that is over, where they are all that was measured; else `take` has it."""
+        numbers = self.numbers
+        if numbers.plain is None or numbers.clips or numbers.is_incomplete:
+            return None
+        found, numbers.plain = numbers.plain, None
+        return found
+
     def take(self) -> OptimizerNumbers:
         """What was measured in the iteration that is over."""
+        self.numbers.spread(self.names)
         numbers, self.numbers = self.numbers, OptimizerNumbers()
         return numbers
 

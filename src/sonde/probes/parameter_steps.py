@@ -55,6 +55,7 @@ class ParameterSteps:
         labels = _labels([one.name for one in watched])
         self._schedule, self._has_gradients, self._has_weights = schedule, "gradients" in on, "weights" in on
         self._flow = GradientFlow(blocks)
+        self._flow_reading = Reading((), self._flow)
         self._followed = {id(one.optimizer): _Followed(one, schedule, labels[one.name], self._flow) for one in watched}
         for one in watched:
             if one.on_gpu:
@@ -121,7 +122,7 @@ class ParameterSteps:
     def collect(self) -> Sequence[Reading]:
         """A reading for each optimiser that has numbers, then one of all together."""
         found = [reading for followed in self._followed.values() if (reading := self._reading(followed)) is not None]
-        return [*found, Reading((), self._flow)] if found else found
+        return [*found, self._flow_reading] if found else found
 
     def state_dict(self) -> dict[str, Any]:
         """What the next session needs to know of each optimiser, by its name."""
@@ -134,9 +135,13 @@ class ParameterSteps:
                 followed.report.history.load_state_dict(state[followed.watched.name])
 
     def _reading(self, followed: _Followed) -> Reading | None:
-        numbers = followed.watched.take()
+        watched = followed.watched
         followed.gradients.begin()
         followed.weights.begin()
+        if (vector := watched.take_plain()) is not None:
+            report = partial(followed.report.plain, self._schedule.iteration, watched.names, vector)
+            return Reading((), report, optimizer=watched.name)
+        numbers = watched.take()
         if not (numbers.tensors or numbers.clips):
             return None
         keys, tensors, num_essential = numbers.in_order()
@@ -150,9 +155,7 @@ class ParameterSteps:
             has_layers=numbers.has_layers,
             infinite=numbers.infinite,
         )
-        return Reading(
-            tensors, partial(followed.report, note), optimizer=followed.watched.name, num_essential=num_essential
-        )
+        return Reading(tensors, partial(followed.report, note), optimizer=watched.name, num_essential=num_essential)
 
     def not_measured(self) -> Mapping[str, str]:
         """Said where it is found."""

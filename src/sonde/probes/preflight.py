@@ -203,7 +203,8 @@ class Preflight:
             if self._iteration == self._steps - 1:
                 self._membership.finish()
                 self._players.finish()
-                return [*self._facts.collect(), judged_later(lambda _: self._outputs.finish())]
+                outputs = self._outputs  # `close` forgets them, and may come before they are judged
+                return [*self._facts.collect(), judged_later(lambda _: outputs.finish())]
         return self._facts.collect()
 
     def not_measured(self) -> Mapping[str, str]:

@@ -86,6 +86,9 @@ class Schedule:
         """Before this iteration there is nothing to find out."""
         self._quiet_before = 0
         """Before this one, cosines have no turn soon."""
+        self.is_idle = self.is_quiet = False
+        """Whether nothing that was asked for before has its turn now; and whether cosines, which need some iterations
+        in a row, have none soon. Told at each step in several places: so they are worked out once."""
 
     @property
     def iteration(self) -> int:
@@ -100,6 +103,7 @@ class Schedule:
         self._iteration += 1
         if self._iteration >= self._soonest:
             self._find(self._turns.values())
+        self._note_quiet()
 
     def resume(self, iteration: int) -> None:
         """Go on from another iteration."""
@@ -110,6 +114,7 @@ class Schedule:
         self._clocks = self._started()
         self._look_anew()
         self._find(self._turns.values())
+        self._note_quiet()
 
     @property
     def stretch(self) -> float:
@@ -133,15 +138,9 @@ class Schedule:
         self._sweep = Burst(self._iteration + 1, num_steps)
         self._look_anew()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing that was asked for before has its turn now."""
-        return not self._present
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nothing has its turn now, nor cosines soon, which need some iterations in a row."""
-        return not self._present and self._iteration < self._quiet_before
+    def _note_quiet(self) -> None:
+        self.is_idle = not self._present
+        self.is_quiet = self.is_idle and self._iteration < self._quiet_before
 
     def due(self, family: str, ahead: int = 0) -> bool:
         """Whether a family (a field of `Cadences`) has its turn now, or so many iterations ahead."""
@@ -159,10 +158,12 @@ class Schedule:
         if turn is None:
             turn = self._turns[family, num_slots] = _Turn(family, num_slots)
             self._find([turn])
+            self._note_quiet()
         return turn
 
     def _look_anew(self) -> None:
         self._soonest = self._quiet_before = 0
+        self._note_quiet()
         for turn in self._turns.values():
             turn.following = 0
 

@@ -207,12 +207,13 @@ class SecondMoments:
         """Be told when the gradients of an optimiser are as it uses them."""
         events.gradients.append(self.read_gradients)
 
-    @torch.no_grad()
     def read_gradients(self, optimizer: Optimizer) -> None:
         """Read the gradients that an optimiser uses; of two steps in an iteration the later counts."""
-        followed = self._followed.get(id(optimizer))
-        if followed is None or not self._armed:
-            return
+        if self._armed and (followed := self._followed.get(id(optimizer))) is not None:
+            self._read_gradients(optimizer, followed)
+
+    @torch.no_grad()  # which costs as much as all other questions in a step that has no turn
+    def _read_gradients(self, optimizer: Optimizer, followed: _Followed) -> None:
         self._look(followed)
         turn = [member for slot in self._armed for member in followed.members[slot :: self._num_slots]]
         members = [member for member in turn if self._has_gradient(member, followed.members[0].parameter.device)]

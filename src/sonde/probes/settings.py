@@ -25,7 +25,7 @@ _EVENT_STEPS = 100  # schedules of momentum change it at every step, which rows 
 _GROUPS_A_STEP = 8  # reading a group takes 3 µs, and some optimisers have one for each parameter
 _MOST_GROUPS = 16  # in an event
 _KEYS = ("momentum", "betas", "weight_decay", "eps")
-_UNCHANGING = {float, int, bool, tuple, type(None)}  # the same object has the same value
+_UNCHANGING = {float, int, bool, tuple, type(None)}
 
 
 @dataclass(slots=True)
@@ -36,6 +36,8 @@ class _Followed:
     settings: dict[str, float] = field(default_factory=dict)
     seen: list[Any] = field(default_factory=list)
     """The same as the groups have them."""
+    is_unchanging: bool = False
+    """Whether the same objects have the same values."""
     num_with_state: int = 0
     num_steps: int = 0
     said_at: int | None = None
@@ -91,9 +93,9 @@ class Settings:
             return
         seen = [group.get(key) for group in optimizer.param_groups for key in _KEYS]
         is_same = len(seen) == len(followed.seen) and all(map(is_, seen, followed.seen))
-        if is_same and num % _REPEATED_STEPS and set(map(type, seen)) <= _UNCHANGING:
+        if is_same and num % _REPEATED_STEPS and followed.is_unchanging:
             return
-        followed.seen = seen
+        followed.seen, followed.is_unchanging = seen, set(map(type, seen)) <= _UNCHANGING
         settings = group_settings(optimizer, followed.name)
         is_changed = settings != followed.settings
         if is_changed or num % _REPEATED_STEPS == 0:

@@ -12,7 +12,7 @@ from sonde.kernels.sketch_products import sketch_products
 from sonde.probes.consecutive import ConsecutiveChanges
 from sonde.probes.gradients import honest_sketch, note_infinite
 from sonde.probes.optimizer_numbers import Key, Part
-from sonde.probes.optimizers import WatchedOptimizer, pieces
+from sonde.probes.optimizers import ALL_GRADIENTS, WatchedOptimizer, pieces
 from sonde.probes.schedule import FOR_COSINES, Due
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Weights:
     """
 
     def __init__(self, watched: WatchedOptimizer, schedule: Due) -> None:
-        self._watched, self._schedule = watched, schedule
+        self._watched, self._schedule, self._due = watched, schedule, watched.sharing or schedule
         self._before: list[_Before] = []
         self._read_in = _NEVER
         """The iteration whose weights were read."""
@@ -46,10 +46,6 @@ class Weights:
         self._is_followed = self._has_stepped = False
         """Whether the kernels were told where the weights are after this step; whether one was made already."""
         self._cosines = ConsecutiveChanges()
-
-    @property
-    def _due(self) -> Due:
-        return self._watched.sharing or self._schedule
 
     def begin(self) -> None:
         """A new iteration of the loop."""
@@ -167,7 +163,7 @@ class Weights:
         if not tensors:
             return
         stats = watched.stats("weights", tensors)
-        watched.stats(("gradients", None), tensors)
+        watched.stats(ALL_GRADIENTS, tensors)
         for _ in range(2):  # Triton itself makes the first launch of a kernel, and keeps what the next ones need
             sketch = stats(tensors, sketch=True).sketch
             assert sketch is not None

@@ -96,7 +96,8 @@ class Host:
     def append(self, frame: Frame) -> None:
         """Record a row, and have it judged."""
         self._recorder.append(frame)
-        self._send_place()
+        if frame.step != self._told:
+            self._send_place()
         if frame.columns.bins > 1 or not frame.columns.width:
             return
         self._told = frame.step
