@@ -36,9 +36,9 @@ class Overfitting:
         - Far apart, from three evaluations on: since the best evaluation the training loss has halved, two evaluations
           or more were no better, and the last one is 2% worse. Validation is above `far` times the training loss and
           above 0.2 of an untrained model's loss, and began within 50% of the training loss. This is a warning.
-        - Learned by heart, from three evaluations on: validation is above `by_heart` times the training loss and above
-          0.07 of an untrained model's loss, and lost less than 5% over the last two evaluations. It began within
-          50% of the training loss. This is a warning.
+        - Learned by heart, from three evaluations on: less than 0.15 of an untrained model's loss is left in training.
+          Validation is above `by_heart` times the training loss and above 0.07 of an untrained model's loss, and lost
+          less than 5% over the last two evaluations. It began within 50% of the training loss. This is a warning.
         - Always information with several optimisers, and if the loss has risen by something other than the optimiser's
           steps.
 
@@ -104,10 +104,11 @@ class Overfitting:
         severity, turn = next((one for one in found if one[0].is_alarm), found[0])
         if not look.picture.is_alone or look.picture.is_moved:
             severity = Severity.INFO
-        went = "rose" if turn.now > turn.best else "went"
+        rose = f"rose from {amount(turn.best)} at step {turn.step:,} to {amount(turn.now)}"
+        stood = f"has stood at {amount(turn.now)} since step {turn.step:,}"
         message = (
-            f"the validation loss {went} from {amount(turn.best)} at step {turn.step:,} to {amount(turn.now)}, "
-            f"while the training loss fell from {amount(turn.best_training)} to {amount(turn.training)}"
+            f"the validation loss {rose if turn.now > turn.best else stood}, while the training loss fell "
+            f"from {amount(turn.best_training)} to {amount(turn.training)}"
         )
         evidence = (
             Evidence(tag="val/loss", step=look.scene.step, value=state.validations[-1], expected=turn.best),
@@ -166,8 +167,9 @@ class Overfitting:
             return None
         before, now, training = state.validations[-3], state.validations[-1], state.trainings[-1]
         turn = Turn(state.steps[-3], before, state.trainings[-3], now, training)
-        stands = now > max(self.by_heart * training, 0.07 * max(untrained(look.picture), state.first)) > 0
-        return (Severity.WARNING, turn) if stands and now > 0.95 * before and _began_alike(state) else None
+        reference = max(untrained(look.picture), state.first)
+        stands = now > max(self.by_heart * training, 0.07 * reference, 0.95 * before) > 0
+        return (Severity.WARNING, turn) if stands and training < 0.15 * reference and _began_alike(state) else None
 
 
 def _began_alike(state: Evaluations) -> bool:
