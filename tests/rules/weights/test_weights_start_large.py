@@ -70,7 +70,7 @@ def test_what_a_huge_first_update_left_is_not_how_the_weights_began() -> None:
 
 def test_weights_that_a_huge_rate_made_large_are_not_how_they_began() -> None:
     begun = [{tag: value for tag, value in row.items() if tag != "update/ratio"} for row in begins(5.0, 4.0)]
-    table = [{**row, "update/ratio": 0.4} if place == 5 else row for place, row in enumerate(begun)]
+    table: list[Row] = [{**row, "update/ratio": 0.4} if place == 5 else row for place, row in enumerate(begun)]
     assert judge(WeightsStartLarge(), table, model=model(2)) == []
     table = [{**row, "loss": math.nan} if place > 1 else row for place, row in enumerate(begins(5.0, 4.0))]
     assert judge(WeightsStartLarge(), table, model=model(2)) == []

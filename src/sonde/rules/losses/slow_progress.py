@@ -65,7 +65,6 @@ class SlowProgress:
     needs: ClassVar[tuple[str, ...]] = ("loss",)
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.LR_TOO_LOW: (For("the loss falls along a shallow straight line"), For(when=When.ALARM)),
-        Cause.PLATEAU: For("the loss falls along a shallow straight line", when=When.ALARM),
         Cause.CLIP_TOO_AGGRESSIVE: For("the loss falls slowly and straight"),
         Cause.LONG_SEQUENCE: For(),
         Cause.BATCH_TOO_LARGE: For("the loss falls slowly, by few steps that agree"),
