@@ -27,7 +27,7 @@ TRAINING = """
 import sys, sonde, torch
 
 model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), 0.01)
+optimizer = torch.optim.SGD(model.parameters(), 1e-3)
 with sonde.watch(model, optimizer, run=sys.argv[1], settings={"doctor": sys.argv[2], "console": "quiet"}) as watch:
     for step in range(60):
         loss = model(torch.ones(8, 4)).square().mean()

@@ -209,7 +209,7 @@ def _bounds(models: Mapping[str, nn.Module]) -> dict[int, float]:
     bounds = {}
     for module in (module for model in models.values() for module in model.modules()):
         own = vars(module)["_parameters"]  # what a parametrisation computes is none
-        if isinstance(module, _LAYERS) and (weight := own.get("weight")) is not None and weight.dim() > 1:
+        if isinstance(module, _LAYERS) and (weight := own.get("weight")) is not None and readable(weight):
             bounds[id(weight)] = (weight.numel() / weight.shape[0]) ** -0.5
         elif isinstance(module, _RECURRENT):
             weights = [p for name, p in own.items() if name.startswith("weight") and p is not None]
