@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
-from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
+from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 from sonde.signals.medians import middle
 
 _MOST_BLOCKS = 32
@@ -86,6 +86,8 @@ class DataDrift:
     points_to: ClassVar[Mapping[Cause, Claims]] = {
         Cause.DATA_DRIFT: For("the statistics of an input moved and stayed there"),
         Cause.DATA_NOT_SHUFFLED: For("the inputs move with the targets"),
+        Cause.OVERFITTING: Against("training goes on with other data than validation has", when=When.ALARM),
+        Cause.MISSING_REGULARISATION: Against("training goes on with other data", when=When.ALARM),
     }
     quiet_steps: ClassVar[int] = 250
     guide: ClassVar[str] = "loss-spike"
