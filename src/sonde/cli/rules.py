@@ -22,8 +22,8 @@ def rules(
     """List the rules: code, name, tier, and how many of their alarms were right.
 
     A stable rule alarms; a preview rule only informs, since too many of its alarms were false, or by the wish of its
-    author. `CODE.tier = "stable"` in the configuration changes that. Alarms are counted in recorded trainings of kinds
-    that nothing was tuned on. Tiers and settings are those that hold in this folder.
+    author. `CODE.tier = "stable"` in the configuration changes that. Alarms are counted in the project's own small
+    trainings, with faults and without (`benchmarks/RESULTS.md`). Tiers and settings are those that hold in this folder.
 
     Example:
       sonde rules

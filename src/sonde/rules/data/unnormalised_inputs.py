@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.quantities import amount
-from sonde.rules.levels import has_level, left
 from sonde.rules.progress import is_hurt
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 from sonde.rules.standing import Standing, stand
@@ -24,7 +23,7 @@ class UnnormalisedInputs:
           `least_std`. Below that some features are merely quiet: rare categories, black borders.
         - Or a mean is more than `most_offset` times the largest deviation away from 0.
         - Warning: the loss is not finite, is stuck (judged from 40 losses on), or has risen far above its start.
-        - Warning: after `patience` losses, unless less than `gone` of an untrained model's loss is left.
+        - Warning: after `patience` losses, unless the loss is nearly gone.
         - Information: before that.
 
     Why it matters:
@@ -66,7 +65,6 @@ class UnnormalisedInputs:
     most_spread: float = 100.0
     most_offset: float = 20.0
     patience: int = 50
-    gone: float = 0.2
 
     def init(self) -> Standing:
         """Before the first step."""
@@ -80,7 +78,6 @@ class UnnormalisedInputs:
         blown = "loss" in look.scene and not math.isfinite(look.picture.loss)  # it may take fewer than ten steps
         picture = look.picture
         lasts = picture.num_losses >= self.patience and not picture.is_solved
-        lasts = lasts and not (has_level(look) and left(picture) < self.gone)
         severity = Severity.WARNING if blown or lasts or is_hurt(picture, soon=True) else Severity.INFO
         layer = look.scene.kinds.module(state.where[0]) if state.where else "the first layer"
         message = f"{layer} gets {' and '.join(self._reasons(state))}"
