@@ -302,4 +302,5 @@ def _split(difference: Float64, blocks: _Blocks, block: int) -> int:
     count = np.arange(1, len(part))
     total = np.cumsum(part)
     gain = (total[:-1] - count * total[-1] / len(part)) ** 2 / (count * (len(part) - count))
-    return low + 1 + int(np.argmax(gain))
+    # The first of equal ones: which of two rounds higher may depend on the order of the curves.
+    return low + 1 + int(np.flatnonzero(gain >= gain.max() * (1 - 1e-9))[0])
