@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sonde.cli.main import main
+from sonde.rules.alarm_precision import PRECISION
 from sonde.rules.catalogue import all_rules
 from sonde.rules.configuring import settings_of
 
@@ -21,7 +22,9 @@ def test_every_rule_is_listed_with_its_tier(capsys: pytest.CaptureFixture[str]) 
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split("  ")[0] == "code"
     assert [line.split()[:3] for line in lines] == [[rule.code, rule.name, "stable"] for rule in all_rules()]
-    assert lines[0].endswith("not measured")
+    for line, rule in zip(lines, all_rules(), strict=True):
+        right, num = PRECISION.get(rule.code, (0, 0))
+        assert line.endswith(f"{right} of {num}" if num else "not measured")
 
 
 def test_what_was_measured_and_what_is_configured_here_is_told(
