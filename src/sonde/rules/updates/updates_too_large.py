@@ -32,7 +32,8 @@ class UpdatesTooLarge:
         - The median over weight matrices of ‖Δθ‖/‖θ‖ is above `limit`, or above ten times the usual maximum at that
           age, at `num_looks` measurements in a row. The usual maximum is 1e-2 in the first 1,000 steps, 1e-3 up to
           10,000 and 1e-4 later, in proportion to the learning rate over its peak. This is information.
-        - So it is if, at the first three steps, Adam's learning rate alone is above half of the median weight.
+        - So it is if, in the first three steps of a training with one optimiser, Adam's learning rate is above half of
+          the median RMS of the weight matrices.
         - It is a warning if the loss is far above its start and updates were above half of `limit` (above `limit` if
           the loss was ever below zero).
         - It is a warning if updates were above `limit` in the last 200 steps, and the loss is stuck or clearly rises.
