@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.core.frames import MISSING, Float32
-from sonde.diagnosis.divergence import Course, Difference, Divergence, comparable, extend, ordered
+from sonde.diagnosis.divergence import Agreement, Difference, Divergence, comparable, extend, ordered
 
 TAGS = ["act/rms@a", "loss", "grad/mean@a", "weight/norm@a"]
 CELLS: st.SearchStrategy[float | str] = st.sampled_from([0.0, 1.0, 1.00001, 2.0, math.nan, math.inf, "missing"])
@@ -65,7 +65,7 @@ def test_the_course_says_whether_runs_were_ever_the_same() -> None:
         extend(Divergence(), steps, ["loss"], values, other, tolerance=0.0).course
         for other in (missing, values, values + late, values + early)
     ]
-    assert courses == [Course.NOTHING_COMMON, Course.IDENTICAL, Course.IDENTICAL_UNTIL, Course.FROM_START]
+    assert courses == [Agreement.NOTHING_COMMON, Agreement.IDENTICAL, Agreement.IDENTICAL_UNTIL, Agreement.FROM_START]
 
 
 def test_a_step_is_searched_in_the_order_in_which_it_is_computed() -> None:

@@ -32,7 +32,7 @@ class Broken:
 
     def step(self, state: None, look: Look) -> tuple[None, tuple[()]]:
         """Fail."""
-        return None, () if look.scene.step < 5 else 1 / 0  # type: ignore[return-value]
+        return None, () if look.view.step < 5 else 1 / 0  # type: ignore[return-value]
 
 
 class Counting:
@@ -58,8 +58,8 @@ class Counting:
 
     def step(self, state: int, look: Look) -> tuple[int, tuple[()]]:
         """Count."""
-        self.steps.append(look.scene.step)
-        return look.scene.step, ()
+        self.steps.append(look.view.step)
+        return look.view.step, ()
 
 
 def rows(num: int) -> Iterator[Frame]:
@@ -90,7 +90,7 @@ class Strange(Broken):
         return object()
 
     def step(self, state: Any, look: Look) -> Any:
-        return state, ["something"] if look.scene.step == 7 else ()
+        return state, ["something"] if look.view.step == 7 else ()
 
 
 class Refusing(Broken):

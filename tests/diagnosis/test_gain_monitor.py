@@ -8,15 +8,15 @@ import pytest
 from sonde.core.frames import Columns, Frame
 from sonde.diagnosis.gain_monitor import GainMonitor
 from sonde.rules.gradients.gain_drift import GainDrift
-from sonde.rules.picture import Picture
+from sonde.rules.history.run_summary import RunSummary
 from sonde.rules.rule import Look
-from sonde.rules.scene import Scene, Scenes
+from sonde.rules.step_view import StepView, StepViews
 
 
 def _told(monitor: GainMonitor, gains: list[float]) -> list[dict[str, float]]:
     state, told = monitor.init(), []
     for step, gain in enumerate(gains, 1):
-        state, values = monitor.step(state, Scene(step, {"gain/mean": gain}, {}, ()))
+        state, values = monitor.step(state, StepView(step, {"gain/mean": gain}, {}, ()))
         told.append({tag.removeprefix("gradient_monitor/"): value for tag, value in values.items()})
     return told
 
@@ -36,7 +36,7 @@ def test_steps_without_a_check_give_nothing_and_break_nothing() -> None:
     told = _told(monitor, [1.0, math.nan, 1.1, 0.0, math.inf, 1.2])
     assert [bool(values) for values in told] == [True, False, True, False, False, True]
     assert told[-1] == pytest.approx({"mean_gain": 1.2, "mean_gain_ma": 1.1, "mean_gain_drift": 0.2})
-    assert monitor.step(monitor.init(), Scene(1, {"loss": 1.0}, {}, ()))[1] == {}
+    assert monitor.step(monitor.init(), StepView(1, {"loss": 1.0}, {}, ()))[1] == {}
 
 
 def test_a_window_that_was_given_by_name_is_the_rules_and_the_series() -> None:
@@ -47,13 +47,13 @@ def test_a_window_that_was_given_by_name_is_the_rules_and_the_series() -> None:
 def test_the_rule_speaks_of_the_numbers_that_are_drawn() -> None:
     gains = np.exp(np.cumsum(np.random.default_rng(2).normal(0.03, 0.05, 60))).tolist()
     tags = ["gain/mean", *(f"gain/block@{i}" for i in range(6))]
-    columns, scenes, rule = Columns("gain", tags), Scenes(), GainDrift()
+    columns, views, rule = Columns("gain", tags), StepViews(), GainDrift()
     state, monitor = rule.init(), GainMonitor(rule=rule)
     drawn, num_seen = monitor.init(), 0
     for step, gain in enumerate(gains, 1):
-        scene = scenes.take(step, [Frame(columns, step, 0.0, np.full(7, gain, np.float32))], [])
-        drawn, values = monitor.step(drawn, scene)
-        state, seen = rule.step(state, Look(scene, scenes, Picture()))
+        view = views.take(step, [Frame(columns, step, 0.0, np.full(7, gain, np.float32))], [])
+        drawn, values = monitor.step(drawn, view)
+        state, seen = rule.step(state, Look(view, views, RunSummary()))
         for sighting in seen:
             num_seen += 1
             assert sighting.evidence[0].value == values["gradient_monitor/mean_gain"]

@@ -9,9 +9,9 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Diagnosis, Evidence, Finding, Severity, Suspect
 from sonde.core.records import Float64, Point, Window
 from sonde.core.remedies import Action, Remedy, Safety
-from sonde.diagnosis.checklist import Check, Standing, checklist
+from sonde.diagnosis.checklist import Check, Outcome, checklist
 from sonde.diagnosis.guide import guide
-from sonde.diagnosis.looks import USUAL_RATIO, Answer, Look, Measured, looks, text_of
+from sonde.diagnosis.looks import USUAL_RATIO, Answer, GuideStep, Measured, looks, text_of
 from sonde.rules.catalogue import all_rules
 
 
@@ -40,7 +40,7 @@ def _finding(
 
 def _guided(
     *findings: Finding, measured: Measured | None = None, not_measured: tuple[str, ...] = ()
-) -> dict[str, Look]:
+) -> dict[str, GuideStep]:
     diagnosis = Diagnosis(run="runs/x", steps=100, findings=findings, not_measured=not_measured)
     return {look.name: look for look in guide(measured or Measured({}, {}), diagnosis)}
 
@@ -69,14 +69,14 @@ def test_a_line_of_the_checklist_that_is_not_in_order_is_suspicious() -> None:
     names = {check.name for check in checklist({}, open_alarms=0)}
     for name, look in ((USUAL_RATIO, "update ratios"), ("The loss falls smoothly", "loss")):
         assert name in names
-        for standing, answer in ((Standing.NOT_OK, "suspicious"), (Standing.OK, "fine")):
+        for standing, answer in ((Outcome.NOT_OK, "suspicious"), (Outcome.OK, "fine")):
             measured = Measured({}, {}, (Check(name, standing, 1.0),))
             assert _guided(measured=measured)[look].answer == answer
-        assert _guided(measured=Measured({}, {}, (Check(name, Standing.NOT_MEASURED),)))[look].answer == "not measured"
+        assert _guided(measured=Measured({}, {}, (Check(name, Outcome.NOT_MEASURED),)))[look].answer == "not measured"
 
 
 def test_every_line_of_the_checklist_about_learning_belongs_to_a_look() -> None:
-    checks = tuple(check._replace(standing=Standing.OK) for check in checklist({}, open_alarms=0))
+    checks = tuple(check._replace(standing=Outcome.OK) for check in checklist({}, open_alarms=0))
     placed = [check for look in _guided(measured=Measured({}, {}, checks)).values() for check in look.checks]
     # An absolute norm says little, and the rest is about speed and memory.
     assert [check.name for check in checks if check not in placed][:3] == [

@@ -12,8 +12,8 @@ from sonde.core.remedies import Remedy
 from sonde.diagnosis.post_epoch import PostEpoch, PostEpochState
 from sonde.diagnosis.remedies import remedies_for
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
-from sonde.rules.picture import Picture
-from sonde.rules.scene import Scene
+from sonde.rules.history.run_summary import RunSummary
+from sonde.rules.step_view import StepView
 
 SLOWING = ((3.5, 2.8, 2.7, 2.68), (3.2, 2.1, 2.0, 1.98))
 UNDERFITTING = ((4.6, 4.4, 4.2, 4.1), (4.5, 4.2, 4.0, 3.9))
@@ -21,7 +21,7 @@ OVERFITTING = ((3.6, 2.8, 2.6, 2.7), (3.5, 2.1, 1.2, 0.8))
 
 
 def _remedies(cause: Cause) -> Sequence[Remedy]:
-    return remedies_for(cause, Picture(lr=0.1, grad_median=2.0))
+    return remedies_for(cause, RunSummary(lr=0.1, grad_median=2.0))
 
 
 Told = list[tuple[int, dict[str, float]]]
@@ -41,7 +41,7 @@ def _run(rows: Sequence[Mapping[str, float]], evaluation: PostEpoch | None = Non
     evaluation = evaluation or PostEpoch()
     state, told = evaluation.init(), []
     for step, row in enumerate(rows, 1):
-        state, values = evaluation.step(state, Scene(step, row, {}, ()))
+        state, values = evaluation.step(state, StepView(step, row, {}, ()))
         if values:
             told.append((step, {tag.removeprefix("evaluation/"): value for tag, value in values.items()}))
     return state, told
@@ -178,7 +178,7 @@ def test_the_learning_rate_is_validated_after_the_epochs_that_were_given_and_all
     judged = []
     state = evaluation.init()
     for epoch, row in enumerate(rows, 1):
-        state, _ = evaluation.step(state, Scene(epoch, row, {}, ()))
+        state, _ = evaluation.step(state, StepView(epoch, row, {}, ()))
         judged.append("learning rate" in evaluation.report(state, _remedies)[0])
     assert judged == [False, True, False, False, True, True, True]
 

@@ -16,9 +16,9 @@ from sonde.diagnosis.gain_monitor import GainMonitor
 from sonde.diagnosis.post_epoch import PostEpoch
 from sonde.rules.catalogue import all_rules
 from sonde.rules.gradients.gain_drift import GainDrift
-from sonde.rules.picture import Picture, Pictures
+from sonde.rules.history.run_summary import RunSummaries, RunSummary
 from sonde.rules.rule import Look
-from sonde.rules.scene import Fact, Scene, Scenes
+from sonde.rules.step_view import Fact, StepView, StepViews
 from sonde.signals.phases import Phase
 from sonde.signals.states import dump, load
 
@@ -54,8 +54,8 @@ def _looks(num: int, seed: int) -> Iterator[Look]:
     few, all_of_them = Columns("step", tags[: len(_SCALARS) + len(_LAYERS)]), Columns("step", tags)
     level, pace = rng.normal(0, 1, len(tags)), rng.normal(0, 0.02, len(tags))
     is_share = np.array([tag.partition("@")[0].endswith(_SHARES) for tag in tags])
-    scenes, pictures = Scenes(), Pictures()
-    picture_state = pictures.init()
+    views, runs = StepViews(), RunSummaries()
+    summary_state = runs.init()
     for step in range(1, num + 1):
         level = level + pace + rng.normal(0, 0.05, len(tags))
         values = np.exp(np.clip(level, -60, 60)).astype(np.float32)
@@ -67,9 +67,9 @@ def _looks(num: int, seed: int) -> Iterator[Look]:
         if rng.random() < 0.1:
             data = {"check": str(rng.choice(_CHECKS)), "where": ["a.weight"], "num": 2, "value": 0.5, "line": "t.py:3"}
             facts.append(Fact("preflight", data))
-        scene = scenes.take(step, [Frame(columns, step, 0.0, values[: columns.width])], facts)
-        picture_state, picture = pictures.step(picture_state, scene)
-        yield Look(scene, scenes, picture)
+        view = views.take(step, [Frame(columns, step, 0.0, values[: columns.width])], facts)
+        summary_state, run = runs.step(summary_state, view)
+        yield Look(view, views, run)
 
 
 class _Course(NamedTuple):
@@ -94,7 +94,7 @@ def courses() -> dict[str, _Course]:
             kept[:] = [state for state, _ in outs]
             seen = [tuple(sightings) for _, sightings in outs]
             differs = any(repr(other) != repr(seen[0]) for other in seen) or not all(_same(s, kept[0]) for s in kept)
-            told = (f"at step {look.scene.step}: {seen}",) if differs else ()
+            told = (f"at step {look.view.step}: {seen}",) if differs else ()
             courses[rule.code] = _Course(course.num_seen + len(seen[0]), course.differences + told)
     return courses
 
@@ -129,14 +129,14 @@ def test_the_random_run_makes_rules_speak(courses: Mapping[str, _Course]) -> Non
     assert len(speaking) > len(all_rules()) / 3, "else the states that were compared are nearly fresh ones"
 
 
-@pytest.mark.parametrize("chain", [Pictures(), GainMonitor(), PostEpoch()], ids=lambda chain: type(chain).__name__)
-def test_pictures_and_monitors_go_on_too(chain: Any) -> None:
+@pytest.mark.parametrize("chain", [RunSummaries(), GainMonitor(), PostEpoch()], ids=lambda chain: type(chain).__name__)
+def test_summaries_and_monitors_go_on_too(chain: Any) -> None:
     state, back = chain.init(), chain.init()
     for place, look in enumerate(_looks(200, seed=8)):
         if place in (0, 100):
             back = _through_text(state, chain.init())
-        state, out = chain.step(state, look.scene)
-        back, again = chain.step(back, look.scene)
+        state, out = chain.step(state, look.view)
+        back, again = chain.step(back, look.view)
         assert _same(out, again)
         assert _same(back, state)
 
@@ -206,11 +206,11 @@ def test_what_is_no_state_of_that_rule_is_refused(plain: Any, said: str) -> None
         load(plain, GainDrift().init())
 
 
-@pytest.mark.parametrize("value", [object(), np.array([None]), 1j, Scene(1, {}, {}, ())])
+@pytest.mark.parametrize("value", [object(), np.array([None]), 1j, StepView(1, {}, {}, ())])
 def test_what_is_not_plain_is_refused_when_it_is_written(value: Any) -> None:
     with pytest.raises(TypeError, match="a state must hold"):
         dump((1, value))
 
 
-def test_an_empty_picture_is_plain() -> None:
-    assert _same(_through_text(Picture(), Picture()), Picture())
+def test_an_empty_summary_is_plain() -> None:
+    assert _same(_through_text(RunSummary(), RunSummary()), RunSummary())

@@ -128,7 +128,7 @@ def test_the_rule_judges_live_and_by_diagnose_and_what_is_missing_later_is_said(
 def test_a_rule_that_fails_is_switched_off_and_said_and_the_training_goes_on(tmp_path: Path) -> None:
     environment = installed(tmp_path / "site")
     failing = SOURCE.replace(
-        "best, num = max(best", "if look.scene.step > 20: raise SystemExit(3)\n        best, num = max(best"
+        "best, num = max(best", "if look.view.step > 20: raise SystemExit(3)\n        best, num = max(best"
     )
     assert failing != SOURCE
     (tmp_path / "site" / "accuracy_falls.py").write_text(failing)

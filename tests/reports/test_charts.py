@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sonde.reports import charts, strips
-from sonde.reports.charts import Band, Chart, Curve, Level, Look, Moment, Spot
+from sonde.reports.charts import Band, Chart, Curve, Level, LineStyle, Moment, Spot
 from sonde.reports.scales import Scale, fitting
 from sonde.reports.strips import Strip
 
@@ -46,7 +46,9 @@ def test_values_that_are_not_finite_are_gaps_with_a_mark() -> None:
 def test_a_value_between_two_gaps_is_a_dot() -> None:
     values = np.full(100, np.nan)
     values[50] = 1.0
-    drawn = charts.svg(Chart(y_label="loss", curves=(Curve(label="loss", step=STEPS, value=values, look=Look.FAINT),)))
+    drawn = charts.svg(
+        Chart(y_label="loss", curves=(Curve(label="loss", step=STEPS, value=values, look=LineStyle.FAINT),))
+    )
     assert drawn.count("<circle") == 1
 
 

@@ -12,7 +12,7 @@ import torch
 import sonde
 from sonde.core import strict_json
 from sonde.core.errors import TagNotFound
-from sonde.diagnosis.divergence import Course
+from sonde.diagnosis.divergence import Agreement
 from sonde.reports import overlay
 from sonde.reports.comparison import ABSENT
 
@@ -74,7 +74,7 @@ def test_only_settings_that_differ_are_listed_and_what_is_absent_is_not_null(tmp
 
 def test_a_rerun_with_the_same_seed_is_identical_to_the_bit(tmp_path: Path) -> None:
     (other,) = sonde.compare(_train(tmp_path / "a"), _train(tmp_path / "b")).against
-    assert (other.whole.course, other.layers.course) == (Course.IDENTICAL, Course.IDENTICAL)
+    assert (other.whole.course, other.layers.course) == (Agreement.IDENTICAL, Agreement.IDENTICAL)
     assert other.layers.num_values > 1000
     assert other.parameters == ()
 
@@ -82,7 +82,7 @@ def test_a_rerun_with_the_same_seed_is_identical_to_the_bit(tmp_path: Path) -> N
 def test_a_hair_in_one_gradient_is_found_at_its_step_and_tensor(tmp_path: Path) -> None:
     found = sonde.compare(_train(tmp_path / "a"), _train(tmp_path / "b", kick_at=25), tolerance=0.01)
     (other,) = found.against
-    assert other.layers.course is Course.IDENTICAL_UNTIL
+    assert other.layers.course is Agreement.IDENTICAL_UNTIL
     assert other.layers.exact is not None
     assert (other.layers.exact.step, other.layers.exact.tag) == (25, "grad/norm@2.weight")
     assert other.layers.exact.second == pytest.approx(other.layers.exact.first * 1.0001, rel=1e-5)
@@ -104,7 +104,7 @@ def test_another_width_is_a_changed_model_and_differs_from_the_start(tmp_path: P
         "dtypes": ["float32", "float32"],
         "trainable": [True, True],
     }
-    assert other.layers.course is Course.FROM_START
+    assert other.layers.course is Agreement.FROM_START
 
 
 def test_the_figures_are_those_of_the_series(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_windows_of_a_long_run_miss_no_step(tmp_path: Path) -> None:
             for step in range(1, 1501):
                 writer.log(step, {"loss": 1.0, "grad/norm@w": 2.0 + odd * (step == 1024)})
     (other,) = sonde.compare(tmp_path / "a", tmp_path / "b").against
-    assert other.whole.course is Course.IDENTICAL
+    assert other.whole.course is Agreement.IDENTICAL
     assert other.layers.exact is not None
     assert other.layers.exact.step == 1024  # where the second window begins
     assert other.whole.num_values == 1500

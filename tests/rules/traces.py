@@ -10,9 +10,9 @@ from sonde.core.findings import Severity
 from sonde.core.frames import Columns, Frame
 from sonde.core.model_table import ModelTable, ParameterRow
 from sonde.core.parameter_kinds import Kind
-from sonde.rules.picture import Pictures
+from sonde.rules.history.run_summary import RunSummaries
 from sonde.rules.rule import Look, Rule, Sighting
-from sonde.rules.scene import Fact, Scenes
+from sonde.rules.step_view import Fact, StepViews
 
 Row = Mapping[str, float]
 Seen = tuple[int, Sighting]
@@ -36,17 +36,17 @@ def judge(
     model: ModelTable | None = None,
 ) -> list[Seen]:
     """What a rule sees in a run of rows, the first at step 1, each with its step; `facts` by step."""
-    scenes, pictures = Scenes(model), Pictures()
-    picture_state, state = pictures.init(), rule.init()
+    views, runs = StepViews(model), RunSummaries()
+    summary_state, state = runs.init(), rule.init()
     columns: dict[tuple[str, ...], Columns] = {}
     seen: list[Seen] = []
     for step, row in enumerate(rows, 1):
         tags = tuple(row)
         known = columns.setdefault(tags, Columns("step", tags))
         frame = Frame(known, step, 0.0, np.array(list(row.values()), np.float32))
-        scene = scenes.take(step, [frame], (facts or {}).get(step, ()))
-        picture_state, picture = pictures.step(picture_state, scene)
-        state, sightings = rule.step(state, Look(scene, scenes, picture))
+        view = views.take(step, [frame], (facts or {}).get(step, ()))
+        summary_state, run = runs.step(summary_state, view)
+        state, sightings = rule.step(state, Look(view, views, run))
         seen.extend((step, sighting) for sighting in sightings)
     return seen
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sonde.core.findings import Diagnosis
-    from sonde.diagnosis.looks import Look
+    from sonde.diagnosis.looks import GuideStep
     from sonde.store.reader import Run
 
 _COLOURS = {"fine": "green", "none": "green", "none needed": "green", "suspicious": "yellow", "wrong": "bold red"}
@@ -45,14 +45,14 @@ def as_json(run: "Run", diagnosis: "Diagnosis") -> dict[str, Any]:
     return {"guide": [_json(look) for look in _looks(run, diagnosis)]}
 
 
-def _looks(run: "Run", diagnosis: "Diagnosis") -> "tuple[Look, ...]":
+def _looks(run: "Run", diagnosis: "Diagnosis") -> "tuple[GuideStep, ...]":
     from sonde.reports.guiding import guided
     from sonde.reports.subject import Subject
 
     return guided(Subject(run=run, diagnosis=diagnosis))
 
 
-def _lines(look: "Look") -> "Iterator[str]":
+def _lines(look: "GuideStep") -> "Iterator[str]":
     from sonde.diagnosis.looks import since, text_of, text_of_layers
     from sonde.reports.problem_guides import guide_of
     from sonde.reports.sections.checks import words
@@ -78,12 +78,12 @@ def _lines(look: "Look") -> "Iterator[str]":
         yield f"only worth knowing: {', '.join(dict.fromkeys(quiet))}"
 
 
-def _commands(look: "Look", name: str) -> "Iterator[str]":
+def _commands(look: "GuideStep", name: str) -> "Iterator[str]":
     if look.name == "recovery" and look.answer != "none needed":
         yield f"then: sonde diagnose AFTER; sonde compare {name} AFTER"
 
 
-def _json(look: "Look") -> dict[str, Any]:
+def _json(look: "GuideStep") -> dict[str, Any]:
     return {
         "look": look.name,
         "question": look.question,

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar, final
 
-from sonde.console.courses import Course
+from sonde.console.coarse_series import CoarseSeries
 from sonde.console.layers import Roster
 from sonde.console.paces import Pace
 from sonde.console.reading import curve_tag, view_of
@@ -50,7 +50,7 @@ class Board:
         self._newest_of_layers: dict[Columns, Frame] = {}
         self._places: dict[Columns, _Places] = {}
         self._rates: dict[str, float] = {}
-        self._course, self._pace, self._roster = Course(), Pace(), Roster()
+        self._course, self._pace, self._roster = CoarseSeries(), Pace(), Roster()
         self._last: dict[str, Point] = {}
         self._step, self._time = 0, began
         self.num_steps = 0

@@ -40,7 +40,7 @@ class Compared:
     def step(self, state: tuple[Any, ...], look: Look) -> tuple[tuple[Any, ...], Sequence[Sighting]]:
         """What was seen since the last step."""
         now: tuple[Sighting, ...] = ()
-        while self._place < len(self._seen) and self._seen[self._place][0] <= look.scene.step:
+        while self._place < len(self._seen) and self._seen[self._place][0] <= look.view.step:
             self._said, sighting = self._seen[self._place]
             now = (sighting,)
             self._place += 1

@@ -10,8 +10,8 @@ import numpy as np
 from sonde.core.frames import Columns, Frame
 from sonde.core.model_table import ModelTable
 from sonde.core.records import Float64, Series
-from sonde.rules.depth import latest_matrices
-from sonde.rules.scene import Scenes
+from sonde.rules.layer_depth import latest_matrices
+from sonde.rules.step_view import StepViews
 from sonde.signals import lines
 from sonde.signals.medians import NORMAL_FROM_MAD, median, spread
 
@@ -22,7 +22,7 @@ _MOST_TAILS = 20.0  # as rule GRD007 has it; a Laplace distribution has 5.6
 _PATHS = frozenset(("grad/rms", "update/ratio", *(f"grad/p{q}" for q in (1, 25, 50, 75, 99))))
 
 
-class Standing(enum.StrEnum):
+class Outcome(enum.StrEnum):
     """The answer to a line of the checklist."""
 
     OK = "ok"
@@ -44,7 +44,7 @@ class Check(NamedTuple):
     """
 
     name: str
-    standing: Standing
+    standing: Outcome
     value: float = math.nan
     low: float = -math.inf
     high: float = math.inf
@@ -78,7 +78,7 @@ def checklist(series: Mapping[str, Series], *, open_alarms: int, model: ModelTab
         not measured: The gradient norm is of ordinary size
     """
     series = {tag: points for tag, points in series.items() if len(points.step)}
-    scenes = _latest(series, model)
+    views = _latest(series, model)
     losses = series["loss"].value.astype(np.float64) if "loss" in series else np.empty(0)
     return (
         _falls(losses),
@@ -90,9 +90,9 @@ def checklist(series: Mapping[str, Series], *, open_alarms: int, model: ModelTab
             10.0,
             remark="it depends on the model's size and on how the loss is averaged",
         ),
-        _early_layers(scenes),
-        _update_ratio(series, scenes),
-        _shapes(scenes),
+        _early_layers(views),
+        _update_ratio(series, views),
+        _shapes(views),
         _steady(series, ("throughput/tokens_per_s", "throughput/samples_per_s"), "Throughput is steady", 0.05),
         _steady(series, ("time/step",), "The time a step takes is steady", 0.10),
         _busy(series),
@@ -115,25 +115,25 @@ def _in_range(
     name: str, value: float, low: float, high: float, *, unit: str = "", remark: str = "", missing: str = "not recorded"
 ) -> Check:
     if not math.isfinite(value):
-        return Check(name, Standing.NOT_MEASURED, low=low, high=high, unit=unit, remark=missing)
-    return Check(name, Standing.OK if low <= value <= high else Standing.NOT_OK, value, low, high, unit, remark)
+        return Check(name, Outcome.NOT_MEASURED, low=low, high=high, unit=unit, remark=missing)
+    return Check(name, Outcome.OK if low <= value <= high else Outcome.NOT_OK, value, low, high, unit, remark)
 
 
-def _latest(series: Mapping[str, Series], model: ModelTable | None) -> Scenes:
+def _latest(series: Mapping[str, Series], model: ModelTable | None) -> StepViews:
     """The newest value of each layer's statistics, as the rules see them."""
     tags = [tag for tag in series if "@" in tag and tag.partition("@")[0] in _PATHS]
-    scenes = Scenes(model)
+    views = StepViews(model)
     if tags:
         newest = np.array([series[tag].value[-1] for tag in tags], np.float32)
-        scenes.take(0, [Frame(Columns("latest", tags), 0, 0.0, newest)], ())
-    return scenes
+        views.take(0, [Frame(Columns("latest", tags), 0, 0.0, newest)], ())
+    return views
 
 
 def _falls(losses: Float64) -> Check:
     """Whether the loss falls or is level, and has given back no more of its fall than its noise explains."""
     name, finite = "The loss falls, or stays at its best", losses[np.isfinite(losses)]
     if len(finite) < _MIN_VALUES:
-        return Check(name, Standing.NOT_MEASURED, unit="share", remark=_too_few(finite))
+        return Check(name, Outcome.NOT_MEASURED, unit="share", remark=_too_few(finite))
     blocks = np.array([float(median(part)) for part in np.array_split(finite, min(_BLOCKS, len(finite) // 2))])
     later = blocks[len(blocks) // 2 :]
     line = lines.fit(np.arange(len(later), dtype=np.float64)[None], later[None])
@@ -142,7 +142,7 @@ def _falls(losses: Float64) -> Check:
     scatter = NORMAL_FROM_MAD * float(spread(np.diff(blocks)).mad)
     now, best = float(median(blocks[-max(1, len(blocks) // 8) :])), float(blocks.min())
     fall = float(blocks[0]) - best
-    standing = Standing.NOT_OK if trend == "rising" else Standing.OK
+    standing = Outcome.NOT_OK if trend == "rising" else Outcome.OK
     if fall <= 6 * scatter:
         return Check(name, standing, unit="share", remark=f"the loss is {trend}, within its noise")
     # The least of many noisy blocks is low by chance: about three deviations.
@@ -158,7 +158,7 @@ def _smooth(losses: Float64) -> Check:
     name, finite = "The loss falls smoothly", losses[np.isfinite(losses)]
     num_lost = len(losses) - len(finite)
     if len(finite) < _MIN_VALUES and not num_lost:
-        return Check(name, Standing.NOT_MEASURED, unit="jumps", remark=_too_few(finite))
+        return Check(name, Outcome.NOT_MEASURED, unit="jumps", remark=_too_few(finite))
     apart = np.diff(finite)
     deviation = NORMAL_FROM_MAD * float(spread(apart).mad) if len(apart) else 0.0
     num_jumps, most = int(np.sum(apart > 6 * deviation)) if deviation > 0 else 0, len(finite) // 1000 + 1
@@ -173,22 +173,22 @@ def _too_few(losses: Float64) -> str:
     return f"{_MIN_VALUES} losses are needed, and there are {len(losses)}"
 
 
-def _early_layers(scenes: Scenes) -> Check:
+def _early_layers(views: StepViews) -> Check:
     name = "Early layers get gradients like the last ones"
-    layers = latest_matrices(scenes, "grad/rms")
+    layers = latest_matrices(views, "grad/rms")
     values = np.empty(0) if layers is None else layers.values[np.isfinite(layers.values)]
     third = -(-len(values) // 3)
     if len(values) < 2 or not (last := float(median(values[-third:]))) > 0:
         reason = "two weight matrices are needed" if len(values) < 2 else "the last layers' gradients are exactly zero"
-        return Check(name, Standing.NOT_MEASURED, low=0.2, high=5.0, unit="times", remark=reason)
+        return Check(name, Outcome.NOT_MEASURED, low=0.2, high=5.0, unit="times", remark=reason)
     ratio = float(median(values[:third])) / last
     remark = "the typical gradient of the first third of the weight matrices over that of the last third"
     return _in_range(name, ratio, 0.2, 5.0, unit="times", remark=remark)
 
 
-def _update_ratio(series: Mapping[str, Series], scenes: Scenes) -> Check:
+def _update_ratio(series: Mapping[str, Series], views: StepViews) -> Check:
     name = "Steps change the weights by a usual share"
-    layers = latest_matrices(scenes, "update/ratio")
+    layers = latest_matrices(views, "update/ratio")
     tags = [] if layers is None else [f"update/ratio@{where}" for where in layers.names]
     measured = [tag for tag in tags if np.isfinite(series[tag].value[-1])] or ["update/ratio"]
     values = np.array([float(series[tag].value[-1]) for tag in measured if tag in series])
@@ -205,23 +205,23 @@ def _update_ratio(series: Mapping[str, Series], scenes: Scenes) -> Check:
     return _in_range(name, ratio, low, high, unit="share", remark="range for this many steps and this learning rate")
 
 
-def _shapes(scenes: Scenes) -> Check:
+def _shapes(views: StepViews) -> Check:
     name = "Gradients are bell-shaped around zero"
-    layers = latest_matrices(scenes, "grad/p50")
+    layers = latest_matrices(views, "grad/p50")
     if layers is None or not layers.names:
-        return Check(name, Standing.NOT_MEASURED, low=0.9, unit="share", remark="not recorded")
-    p1, p25, p50, p75, p99 = (_of(scenes, f"grad/p{q}", layers.names) for q in (1, 25, 50, 75, 99))
+        return Check(name, Outcome.NOT_MEASURED, low=0.9, unit="share", remark="not recorded")
+    p1, p25, p50, p75, p99 = (_of(views, f"grad/p{q}", layers.names) for q in (1, 25, 50, 75, 99))
     quartiles = p75 - p25
     known = np.isfinite(quartiles) & np.isfinite(p99 - p1) & np.isfinite(p50)
     bell = known & (quartiles > 0) & (p99 - p1 <= _MOST_TAILS * quartiles) & (np.abs(p50) <= quartiles)
     if not known.any():
-        return Check(name, Standing.NOT_MEASURED, low=0.9, unit="share", remark="not recorded")
+        return Check(name, Outcome.NOT_MEASURED, low=0.9, unit="share", remark="not recorded")
     remark = f"share of {known.sum()} weight matrices whose gradients are not heavy-tailed, off centre or collapsed"
     return _in_range(name, float(bell.sum() / known.sum()), 0.9, 1.0, unit="share", remark=remark)
 
 
-def _of(scenes: Scenes, path: str, names: tuple[str, ...]) -> Float64:
-    latest = scenes.latest(path)
+def _of(views: StepViews, path: str, names: tuple[str, ...]) -> Float64:
+    latest = views.latest(path)
     if latest is None:
         return np.full(len(names), np.nan)
     found = dict(zip(latest.names, latest.values.tolist(), strict=True))
@@ -245,7 +245,7 @@ def _steady(series: Mapping[str, Series], tags: tuple[str, ...], name: str, most
             if scatter > most:
                 most, remark = scatter, f"{remark}; the range is that of its own noise"
             return _in_range(name, change, -most, most, unit="change", remark=remark)
-    return Check(name, Standing.NOT_MEASURED, low=-most, high=most, unit="change", remark="not recorded, or too short")
+    return Check(name, Outcome.NOT_MEASURED, low=-most, high=most, unit="change", remark="not recorded, or too short")
 
 
 def _busy(series: Mapping[str, Series]) -> Check:
@@ -270,4 +270,4 @@ def _memory(series: Mapping[str, Series]) -> tuple[Check, Check]:
             return full, _in_range(
                 name, growth, -math.inf, most, unit="change", remark=f"of {whose}, from the second quarter to the last"
             )
-    return full, Check(name, Standing.NOT_MEASURED, high=most, unit="change", remark="eight measurements are needed")
+    return full, Check(name, Outcome.NOT_MEASURED, high=most, unit="change", remark="eight measurements are needed")

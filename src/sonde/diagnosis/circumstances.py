@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sonde.rules.scene import Fact, Scene
-from sonde.rules.tracking import spread
+from sonde.rules.history.tracking import spread
+from sonde.rules.step_view import Fact, StepView
 
 _LOOKS_AT_WEIGHTS, _LOOKS_AT_OUTPUTS = 3, 300
 """Formats do not change; every module has its turn within so many looks, and what was not seen by then is compiled."""
@@ -64,34 +64,34 @@ class Circumstances(NamedTuple):
     buffers: float = math.nan
     is_batch_normed: bool = False
 
-    def after(self, scene: Scene) -> "Circumstances":
+    def after(self, view: StepView) -> "Circumstances":
         """With what one more step tells."""
-        new = self._after_weights(scene)._after_outputs(scene)._after_rates(scene)
+        new = self._after_weights(view)._after_outputs(view)._after_rates(view)
         known: dict[str, Any] = {}
-        if not new.is_short and (model := scene.kinds.model) is not None:
+        if not new.is_short and (model := view.kinds.model) is not None:
             is_short = not _SHORT.isdisjoint(model.dtypes)
             if is_short is not new.is_short:
                 known["is_short"] = is_short
-        if not new.is_sequence and "batch/size" in scene:
-            known["is_sequence"] = "batch/sequence" in scene
-        if not new.is_attentive and scene.layers("attn/entropy_relative") is not None:
+        if not new.is_sequence and "batch/size" in view:
+            known["is_sequence"] = "batch/sequence" in view
+        if not new.is_attentive and view.layers("attn/entropy_relative") is not None:
             known["is_attentive"] = True
-        if not new.is_classifying and "logits/log_z" in scene:
+        if not new.is_classifying and "logits/log_z" in view:
             known["is_classifying"] = True
-        if not new.is_scaled and "amp/scale" in scene:
+        if not new.is_scaled and "amp/scale" in view:
             known["is_scaled"] = True
-        if "clip/limit" in scene and scene.value("clip/limit") != new.clip_limit:
-            known["clip_limit"] = scene.value("clip/limit")
-        if "memory/buffers" in scene and scene.value("memory/buffers") != new.buffers:
-            known["buffers"] = scene.value("memory/buffers")
+        if "clip/limit" in view and view.value("clip/limit") != new.clip_limit:
+            known["clip_limit"] = view.value("clip/limit")
+        if "memory/buffers" in view and view.value("memory/buffers") != new.buffers:
+            known["buffers"] = view.value("memory/buffers")
         new = new._replace(**known) if known else new
-        for fact in scene.facts:
+        for fact in view.facts:
             new = new._after_fact(fact)
         return new
 
-    def _after_weights(self, scene: Scene) -> "Circumstances":
+    def _after_weights(self, view: StepView) -> "Circumstances":
         at_weights, at_outputs = self.num_looks
-        largest = scene.layers("weight/absmax") if at_weights < _LOOKS_AT_WEIGHTS else None
+        largest = view.layers("weight/absmax") if at_weights < _LOOKS_AT_WEIGHTS else None
         if largest is None:
             return self
         owners = {name.rpartition(".")[0] or "model" for name in largest.names}
@@ -102,11 +102,11 @@ class Circumstances(NamedTuple):
             is_recurrent=recurrent,
         )
 
-    def _after_outputs(self, scene: Scene) -> "Circumstances":
+    def _after_outputs(self, view: StepView) -> "Circumstances":
         at_weights, at_outputs = self.num_looks
         if self.is_fp16 is not None or at_outputs == _LOOKS_AT_OUTPUTS or not self.owners:
             return self
-        rooms, sizes = scene.layers("act/headroom"), scene.layers("act/absmax")
+        rooms, sizes = view.layers("act/headroom"), view.layers("act/absmax")
         if rooms is None or sizes is None:
             return self
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -120,11 +120,11 @@ class Circumstances(NamedTuple):
         num_looks = at_weights, at_outputs + 1
         return self._replace(looked=looked, is_fp16=False if is_enough else None, num_looks=num_looks)
 
-    def _after_rates(self, scene: Scene) -> "Circumstances":
-        if self.is_scheduled or "lr" not in scene:
+    def _after_rates(self, view: StepView) -> "Circumstances":
+        if self.is_scheduled or "lr" not in view:
             return self
-        groups = scene.layers("lr")
-        rates = (scene.value("lr"), *(groups.values.tolist() if groups is not None else ()))
+        groups = view.layers("lr")
+        rates = (view.value("lr"), *(groups.values.tolist() if groups is not None else ()))
         if not self.first_rates:
             return self._replace(first_rates=rates)
         return self if rates == self.first_rates else self._replace(is_scheduled=True)

@@ -41,7 +41,7 @@ _OF_TENSORS = {"gain", "grad", "update", "weight"}
 _CANCELLING = {"mean", "p25", "p50", "p75", "cosine", "skewness", "kurtosis"}
 
 
-class Course(enum.StrEnum):
+class Agreement(enum.StrEnum):
     """How far two runs go together."""
 
     NOTHING_COMMON = "nothing-common"
@@ -91,13 +91,13 @@ class Divergence:
     beyond: Difference | None = None
 
     @property
-    def course(self) -> Course:
+    def course(self) -> Agreement:
         """How far the runs go together."""
         if self.start is None:
-            return Course.NOTHING_COMMON
+            return Agreement.NOTHING_COMMON
         if self.exact is None:
-            return Course.IDENTICAL
-        return Course.FROM_START if self.exact.step <= self.start else Course.IDENTICAL_UNTIL
+            return Agreement.IDENTICAL
+        return Agreement.FROM_START if self.exact.step <= self.start else Agreement.IDENTICAL_UNTIL
 
     def to_json(self) -> dict[str, Json]:
         return {

@@ -17,9 +17,9 @@ from sonde.rules.catalogue import own_rules, rule_of
 from sonde.rules.configuring import configured
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
 from sonde.rules.gradients.gain_drift import GainDrift
-from sonde.rules.picture import Pictures
+from sonde.rules.history.run_summary import RunSummaries
 from sonde.rules.rule import Look, Rule, reads_of
-from sonde.rules.scene import Fact, Scene, Scenes
+from sonde.rules.step_view import Fact, StepView, StepViews
 from sonde.rules.tiers import bare
 from sonde.signals import states
 
@@ -55,8 +55,8 @@ class Doctor:
                     self._see_waiting(rule.code)
             except _FAILURES as error:
                 self._leave_out(rule, f"failed before the first step: {error!r}")
-        self._scenes, self._pictures, self._ledger = Scenes(model), Pictures(), Ledger()
-        self._picture_state = self._pictures.init()
+        self._views, self._summaries, self._ledger = StepViews(model), RunSummaries(), Ledger()
+        self._summary_state = self._summaries.init()
         self._circumstances = Circumstances()
         self._ranking = Ranking(self._rules)
         self._awaited = {need for rule in self._rules for need in rule.needs}
@@ -82,7 +82,7 @@ class Doctor:
 
     def describe(self, model: ModelTable | None) -> None:
         """From the next step that is judged on, the model is this one."""
-        self._scenes.describe(model)
+        self._views.describe(model)
 
     def frame(self, frame: Frame) -> Sequence[Finding]:
         """Take a row; the findings that are new, or worse, after the step before."""
@@ -109,31 +109,31 @@ class Doctor:
         if not self._frames and not _stand_alone(self._facts):
             return ()
         self._frames.sort(key=lambda frame: frame.columns.table)
-        scene = self._scenes.take(self._last, self._frames, self._facts)
+        view = self._views.take(self._last, self._frames, self._facts)
         self._frames, self._facts, self._step = [], [], None
-        self._picture_state, picture = self._pictures.step(self._picture_state, scene)
-        self._num_steps += "loss" in scene or "lr" in scene or scene.layers("lr") is not None
-        look = Look(scene, self._scenes, picture)
+        self._summary_state, run = self._summaries.step(self._summary_state, view)
+        self._num_steps += "loss" in view or "lr" in view or view.layers("lr") is not None
+        look = Look(view, self._views, run)
         found: list[Finding] = []
         states, ledger = self._states, self._ledger
         open_codes = ledger.open_codes
-        for rule in self._asked(scene):
+        for rule in self._asked(view):
             code = rule.code
             before = states[code]
             try:
                 states[code], sightings = rule.step(before, look)
                 if sightings or code in open_codes:
-                    finding = ledger.take(rule, scene.step, sightings)
+                    finding = ledger.take(rule, view.step, sightings)
                     if finding is not None:
                         found.append(finding)
                 if code in self._patient and states[code] is not before:
                     self._see_waiting(code)
             except _FAILURES as error:
-                self._leave_out(rule, f"failed at step {scene.step}: {error!r}")
+                self._leave_out(rule, f"failed at step {view.step}: {error!r}")
                 self._chosen.clear()
-        self._derive(scene)
-        self._circumstances = self._circumstances.after(scene)
-        self._ranking.note(picture, self._circumstances)
+        self._derive(view)
+        self._circumstances = self._circumstances.after(view)
+        self._ranking.note(run, self._circumstances)
         explained = [self._ranking.explain(finding, self._ledger.findings) for finding in found]
         for finding in explained:
             self._ledger.put(finding)
@@ -149,13 +149,13 @@ class Doctor:
         failed, self._newly_failed = self._newly_failed, {}
         return failed
 
-    def _asked(self, scene: Scene) -> tuple[Rule, ...]:
+    def _asked(self, view: StepView) -> tuple[Rule, ...]:
         """All where something was said; else those that read what came, that wait, and whose findings are open."""
         open_codes = self._ledger.open_codes
-        brought = (*scene.tags(), "", *scene.paths(), "", *open_codes, "", *self._waiting)
+        brought = (*view.tags(), "", *view.paths(), "", *open_codes, "", *self._waiting)
         chosen = self._chosen.get(brought)
         if chosen is None:
-            came = {*scene.tags(), *(f"{path}@" for path in scene.paths())}
+            came = {*view.tags(), *(f"{path}@" for path in view.paths())}
             if not self._awaited.isdisjoint(came):
                 self._awaited -= came
                 self._blind()
@@ -163,7 +163,7 @@ class Doctor:
                 self._chosen.clear()
             wanted = {*open_codes, *self._waiting}.union(*(self._readers.get(tag, ()) for tag in ("", *came)))
             chosen = self._chosen[brought] = tuple(rule for rule in self._rules if rule.code in wanted)
-        return tuple(self._rules) if scene.facts else chosen
+        return tuple(self._rules) if view.facts else chosen
 
     def _see_waiting(self, code: str) -> None:
         if self._patient[code](self._states[code]):
@@ -175,11 +175,11 @@ class Doctor:
         """Tell the ranking which rules have not had all that they need."""
         self._ranking.blind(rule.code for rule in self._rules if self._awaited.intersection(rule.needs))
 
-    def _derive(self, scene: Scene) -> None:
+    def _derive(self, view: StepView) -> None:
         for table, derived in self._derived.items():
-            self._derived_states[table], values = derived.step(self._derived_states[table], scene)
+            self._derived_states[table], values = derived.step(self._derived_states[table], view)
             if values:
-                self._rows.append((table, scene.step, dict(values)))
+                self._rows.append((table, view.step, dict(values)))
 
     def rows(self) -> list[tuple[str, int, dict[str, float]]]:
         """Numbers worked out on the way since this was last asked, to be recorded: table, step, values by tag."""
@@ -206,9 +206,9 @@ class Doctor:
         return {
             "rules": dict(self._dumped_rules()),
             "derived": {table: states.dump(state) for table, state in self._derived_states.items()},
-            "picture": states.dump(self._picture_state),
+            "run": states.dump(self._summary_state),
             "circumstances": states.dump(self._circumstances),
-            "scenes": states.dump(self._scenes.state()),
+            "views": states.dump(self._views.state()),
             "findings": [finding.to_json() for finding in self._ledger.findings],
             "frames": [
                 states.dump((frame.columns.table, frame.columns.tags, frame.step, frame.time, frame.values))
@@ -239,9 +239,9 @@ class Doctor:
                 if name in saved:
                     with contextlib.suppress(*_refusals(name, FormatError)):
                         kept[name] = states.load(saved[name], fresh)
-        self._picture_state = states.load(state["picture"], self._picture_state)
+        self._summary_state = states.load(state["run"], self._summary_state)
         self._circumstances = states.load(state["circumstances"], self._circumstances)
-        self._scenes.restore(states.load(state["scenes"], {}))
+        self._views.restore(states.load(state["views"], {}))
         self._ledger.restore(Finding.from_json(plain) for plain in state["findings"])
         self._frames = []
         for plain in state["frames"]:
@@ -258,7 +258,7 @@ class Doctor:
             with contextlib.suppress(*_FAILURES):
                 self._see_waiting(code)
         self._blind()
-        self._ranking.note(self._picture_state.picture, self._circumstances)
+        self._ranking.note(self._summary_state.run, self._circumstances)
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings so far, each with its causes in the light of everything that is known by now."""

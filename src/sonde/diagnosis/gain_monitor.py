@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sonde.rules.gradients.gain_drift import GainDrift
-from sonde.rules.scene import Scene
+from sonde.rules.step_view import StepView
 from sonde.signals.drift import DriftState
 
 
@@ -26,7 +26,7 @@ class GainMonitor:
         >>> monitor = GainMonitor()
         >>> state = monitor.init()
         >>> for step, gain in enumerate((1.0, 1.02, 1.08, 1.15)):
-        ...     state, values = monitor.step(state, Scene(step, {"gain/mean": gain}, {}, ()))
+        ...     state, values = monitor.step(state, StepView(step, {"gain/mean": gain}, {}, ()))
         >>> {tag.partition("/")[2]: round(value, 4) for tag, value in values.items()}
         {'mean_gain': 1.15, 'mean_gain_ma': 1.0625, 'mean_gain_drift': 0.15}
     """
@@ -37,9 +37,9 @@ class GainMonitor:
         """Before the first check."""
         return self.rule.init().up
 
-    def step(self, state: DriftState, scene: Scene) -> tuple[DriftState, Mapping[str, float]]:
+    def step(self, state: DriftState, view: StepView) -> tuple[DriftState, Mapping[str, float]]:
         """What is to be stored at this step; nothing where there was no check."""
-        state, checked = self.rule.checked(state, scene.value("gain/mean"))
+        state, checked = self.rule.checked(state, view.value("gain/mean"))
         if checked is None:
             return state, {}
         numbers = self.rule.numbers(state)

@@ -10,7 +10,7 @@ from sonde.core.findings import Diagnosis, Finding
 from sonde.core.groups import Group
 from sonde.core.quantities import amount, share
 from sonde.core.records import Window
-from sonde.diagnosis.looks import USUAL_RATIO, Answer, Look, Measured, alarms_first, looks, since
+from sonde.diagnosis.looks import USUAL_RATIO, Answer, GuideStep, Measured, alarms_first, looks, since
 
 
 class _Test(NamedTuple):
@@ -60,7 +60,7 @@ _LEVEL = 20  # values whose median is a level
 _NOT_OF_LEARNING = ("SYS", "DST")  # speed, memory and ranks, of which the loss says nothing
 
 
-def guide(measured: Measured, diagnosis: Diagnosis) -> tuple[Look, ...]:
+def guide(measured: Measured, diagnosis: Diagnosis) -> tuple[GuideStep, ...]:
     """The seven looks: loss, gradient norms, update ratios, distributions, cause, fix, recovery.
 
     The group that leads the diagnosis gives the cause, the remedies, and where it would show that one of them worked.
@@ -78,24 +78,24 @@ def guide(measured: Measured, diagnosis: Diagnosis) -> tuple[Look, ...]:
     return (*seen, _cause(lead, diagnosis, seen)._replace(findings=others), _fix(lead), _recovery(lead, measured, seen))
 
 
-def _cause(lead: Group | None, diagnosis: Diagnosis, seen: Sequence[Look]) -> Look:
+def _cause(lead: Group | None, diagnosis: Diagnosis, seen: Sequence[GuideStep]) -> GuideStep:
     name, question = "cause", "What explains what was seen?"
     if lead is None:
         if reasons := "; ".join(diagnosis.not_enough):
-            return Look(name, question, "not known", said=(f"there is not enough to judge: {reasons}",))
-        return Look(name, question, "none", said=("no alarm was found: nothing is to be explained",))
+            return GuideStep(name, question, "not known", said=(f"there is not enough to judge: {reasons}",))
+        return GuideStep(name, question, "none", said=("no alarm was found: nothing is to be explained",))
     first, suspect = lead.findings[0], lead.suspect
     num = len(lead.alarms) - 1
     of = f"{first.code} {first.name}, {since(first)}" + (f", and {num} more alarm{'s' * (num > 1)}" if num else "")
     others = [f"another cause: {group.summary}" for group in diagnosis.groups if group.findings != lead.findings]
     if suspect is None:
-        return Look(name, question, "not known", said=(f"{of}: cause not known", *_deciding(lead, seen), *others))
+        return GuideStep(name, question, "not known", said=(f"{of}: cause not known", *_deciding(lead, seen), *others))
     less = [f"or: {other}" for other in lead.others if other.is_sure]
     said = f"{of}: {suspect.cause.meaning}", f"confidence {suspect.confidence:.2g}: {suspect.because}", *less, *others
-    return Look(name, question, suspect.cause.value, said=said)
+    return GuideStep(name, question, suspect.cause.value, said=said)
 
 
-def _deciding(lead: Group, seen: Sequence[Look]) -> Iterator[str]:
+def _deciding(lead: Group, seen: Sequence[GuideStep]) -> Iterator[str]:
     first = lead.findings[0]
     for suspect in lead.others[:2]:
         yield f"perhaps {suspect}"
@@ -108,20 +108,20 @@ def _deciding(lead: Group, seen: Sequence[Look]) -> Iterator[str]:
         yield f"{tag}{'…' * tag.endswith(('@', '/'))} was not measured, and may decide it: {how}"
 
 
-def _fix(lead: Group | None) -> Look:
+def _fix(lead: Group | None) -> GuideStep:
     name, question = "fix", "What is to be changed? One thing at a time."
     if lead is None:
-        return Look(name, question, "none", said=("nothing is to be changed",))
+        return GuideStep(name, question, "none", said=("nothing is to be changed",))
     if not lead.remedies:
-        return Look(name, question, "none", said=("nothing is proposed: find the cause first",))
+        return GuideStep(name, question, "none", said=("nothing is proposed: find the cause first",))
     said = tuple(f"{'or' if i else 'try'}: {remedy}" for i, remedy in enumerate(lead.remedies))
-    return Look(name, question, lead.remedies[0].action.value, said=said)
+    return GuideStep(name, question, lead.remedies[0].action.value, said=said)
 
 
-def _recovery(group: Group | None, measured: Measured, seen: Sequence[Look]) -> Look:
+def _recovery(group: Group | None, measured: Measured, seen: Sequence[GuideStep]) -> GuideStep:
     name, question = "recovery", "Where does it show that the fix worked, and how soon?"
     if group is None:
-        return Look(name, question, "none needed", said=("nothing is to be recovered from",))
+        return GuideStep(name, question, "none needed", said=("nothing is to be recovered from",))
     lead = group.findings[0]
     test = None if group.cause is None else _TESTS.get(group.cause)
     lines = [_first_sign(test.shows_in, lead, measured, seen) if test is not None else _of_evidence(lead)]
@@ -130,7 +130,7 @@ def _recovery(group: Group | None, measured: Measured, seen: Sequence[Look]) -> 
     lines.append(
         "if that does not come, undo the fix before the next one: two changes at once tell nothing about either"
     )
-    return Look(name, question, Answer.NOT_MEASURED, said=tuple(line for line in lines if line))
+    return GuideStep(name, question, Answer.NOT_MEASURED, said=tuple(line for line in lines if line))
 
 
 def _of_evidence(lead: Finding) -> str:
@@ -141,7 +141,7 @@ def _of_evidence(lead: Finding) -> str:
     return f"{item.tag} comes back to about {amount(item.expected)} (it was {amount(item.value)}), at its next looks"
 
 
-def _first_sign(path: str, lead: Finding, measured: Measured, seen: Sequence[Look]) -> str:
+def _first_sign(path: str, lead: Finding, measured: Measured, seen: Sequence[GuideStep]) -> str:
     """What the series in which the cause shows should do; nothing where that is the loss, or it was not measured."""
     window = measured.windows.get(path)
     if path == "update/ratio":

@@ -11,7 +11,7 @@ import numpy as np
 from sonde.core.findings import Diagnosis, Finding
 from sonde.core.quantities import amount
 from sonde.core.records import Float64, Point, Window
-from sonde.diagnosis.checklist import Check, Standing
+from sonde.diagnosis.checklist import Check, Outcome
 from sonde.rules.data.contrary_labels import ContraryLabels
 from sonde.rules.data.no_learnable_signal import NoLearnableSignal
 from sonde.rules.gradients.gradient_shape import GradientShape
@@ -48,7 +48,7 @@ class Answer(enum.StrEnum):
     NOT_MEASURED = "not measured"
 
 
-class Course(NamedTuple):
+class SeriesPoints(NamedTuple):
     """A series in three points."""
 
     tag: str
@@ -70,7 +70,7 @@ class Spread(NamedTuple):
     highest: tuple[str, float]
 
 
-class Look(NamedTuple):
+class GuideStep(NamedTuple):
     """One of the seven looks.
 
     Attributes:
@@ -89,7 +89,7 @@ class Look(NamedTuple):
     name: str
     question: str
     answer: str
-    courses: tuple[Course, ...] = ()
+    courses: tuple[SeriesPoints, ...] = ()
     spreads: tuple[Spread, ...] = ()
     missing: tuple[tuple[str, str], ...] = ()
     checks: tuple[Check, ...] = ()
@@ -173,7 +173,7 @@ _TWO_SIDED = frozenset(("grad/norm", "update/ratio"))
 _RECTIFIED = "act/positive@"  # without such a function no unit can be dead
 
 
-def looks(measured: Measured, diagnosis: Diagnosis) -> tuple[Look, ...]:
+def looks(measured: Measured, diagnosis: Diagnosis) -> tuple[GuideStep, ...]:
     """Loss, gradient norms, update ratios and distributions: what each showed.
 
     A look is *wrong* where an alarm belongs to it or a series ends in NaN or infinity, *suspicious* where a line of the
@@ -190,24 +190,24 @@ def looks(measured: Measured, diagnosis: Diagnosis) -> tuple[Look, ...]:
     return tuple(_look(plan, measured, diagnosis) for plan in _PLANS)
 
 
-def _look(plan: _Plan, measured: Measured, diagnosis: Diagnosis) -> Look:
+def _look(plan: _Plan, measured: Measured, diagnosis: Diagnosis) -> GuideStep:
     courses = tuple(
         _course(tag, window) for path in plan.tags for tag, window in measured.windows.items() if _is_of(tag, path)
     )
     layers = (_spread(tag[:-1], measured) for tag in plan.tags if tag.endswith("@"))
     spreads = tuple(spread for spread in layers if spread is not None)
     checks = tuple(
-        check for check in measured.checks if check.name in plan.checks and check.standing is not Standing.NOT_MEASURED
+        check for check in measured.checks if check.name in plan.checks and check.standing is not Outcome.NOT_MEASURED
     )
     findings = alarms_first([finding for finding in diagnosis if _plan_of(finding.code) is plan])
     if any(finding.severity.is_alarm for finding in findings) or any(math.isnan(c.now.value) for c in courses):
         answer = Answer.WRONG
-    elif any(check.standing is Standing.NOT_OK for check in checks):
+    elif any(check.standing is Outcome.NOT_OK for check in checks):
         answer = Answer.SUSPICIOUS
     else:
         answer = Answer.FINE if courses or spreads or checks else Answer.NOT_MEASURED
     missing = tuple(_missing(plan, measured, diagnosis))
-    return Look(plan.name, plan.question, answer, courses, spreads, missing, checks, findings)
+    return GuideStep(plan.name, plan.question, answer, courses, spreads, missing, checks, findings)
 
 
 def _plan_of(code: str) -> _Plan | None:
@@ -256,7 +256,7 @@ def _reason(tag: str, diagnosis: Diagnosis) -> str:
     return ""
 
 
-def _course(tag: str, window: Window) -> Course:
+def _course(tag: str, window: Window) -> SeriesPoints:
     def point(place: int, value: float) -> Point:
         return Point(int(window.step[place]), value, 0.0)
 
@@ -268,7 +268,7 @@ def _course(tag: str, window: Window) -> Course:
         worst = point(lost[0], math.nan)
     else:
         worst = point(*_worst(window.min.astype(np.float64), window.max.astype(np.float64), tag))
-    return Course(tag, point(0, float(means[0])), now, worst, is_exact)
+    return SeriesPoints(tag, point(0, float(means[0])), now, worst, is_exact)
 
 
 def _worst(low: Float64, high: Float64, tag: str) -> tuple[int, float]:
@@ -293,12 +293,12 @@ def _spread(path: str, measured: Measured) -> Spread | None:
     return Spread(path, len(values), (low, values[low]), (high, values[high]))
 
 
-def text_of(course: Course) -> str:
+def text_of(course: SeriesPoints) -> str:
     """A course in words.
 
     Example:
         >>> points = Point(1, 2.5, 0.0), Point(99, 0.5, 0.0), Point(7, float("nan"), 0.0)
-        >>> text_of(Course("loss", *points, is_exact=True))
+        >>> text_of(SeriesPoints("loss", *points, is_exact=True))
         '2.5 at step 1, now 0.5 (step 99), NaN or infinite first at step 7'
     """
     start, now, worst = course.start, course.now, course.worst

@@ -10,13 +10,13 @@ from sonde.core.findings import Finding
 from sonde.core.groups import groups
 from sonde.core.quantities import amount, share
 from sonde.core.remedies import Remedy
-from sonde.rules.generalisation.assessment import Assessment
 from sonde.rules.generalisation.epoch_assessment import EpochAssessment
-from sonde.rules.generalisation.epochs import Epochs
-from sonde.rules.scene import Scene
-from sonde.rules.schedules.first_epoch import FirstEpoch
+from sonde.rules.history.assessment import Assessment
+from sonde.rules.history.epochs import Epochs
+from sonde.rules.history.first_epoch import FirstEpoch
 from sonde.rules.schedules.first_epoch_spiked import FirstEpochSpiked
 from sonde.rules.schedules.first_epoch_still import FirstEpochStill
+from sonde.rules.step_view import StepView
 
 PROPOSED = "  try: "
 """How lines begin that say what might be tried."""
@@ -64,13 +64,13 @@ class PostEpoch:
         >>> state = evaluation.init()
         >>> epochs = zip((3.2, 2.1, 2.0, 1.98), (3.5, 2.8, 2.7, 2.68), strict=True)
         >>> for epoch, (loss, validation) in enumerate(epochs, 1):
-        ...     scene = Scene(epoch, {"loss": loss, "val/loss": validation, "lr": 0.1, "epoch": float(epoch)}, {}, ())
-        ...     state, values = evaluation.step(state, scene)
+        ...     numbers = {"loss": loss, "val/loss": validation, "lr": 0.1, "epoch": float(epoch)}
+        ...     state, values = evaluation.step(state, StepView(epoch, numbers, {}, ()))
         >>> {tag.partition("/")[2]: round(value, 3) for tag, value in values.items()}
         {'improvement_rate': 0.007, 'train_val_gap': 0.354, 'plateau_detected': 0.0}
         >>> from sonde.diagnosis.remedies import remedies_for
-        >>> from sonde.rules.picture import Picture
-        >>> remedies = lambda cause: remedies_for(cause, Picture(lr=0.1))
+        >>> from sonde.rules.history.run_summary import RunSummary
+        >>> remedies = lambda cause: remedies_for(cause, RunSummary(lr=0.1))
         >>> print(*evaluation.report(state, remedies), sep=chr(10))
         epoch 4: slowing; validation loss 2.68 (0.7% better, poor), training loss 1.98, gap 35%; learning rate fine
           issue: the validation loss improved by 0.7%, less than 1%
@@ -84,17 +84,17 @@ class PostEpoch:
         """Before the first step."""
         return PostEpochState()
 
-    def step(self, state: PostEpochState, scene: Scene) -> tuple[PostEpochState, Mapping[str, float]]:
+    def step(self, state: PostEpochState, view: StepView) -> tuple[PostEpochState, Mapping[str, float]]:
         """What is to be stored at this step; nothing where no epoch ended, or none with a validation loss."""
-        lr, ratio = scene.value("lr"), scene.value("update/ratio")
+        lr, ratio = view.value("lr"), view.value("update/ratio")
         state = PostEpochState(
-            state.epochs.noted(scene),
+            state.epochs.noted(view),
             ratio if math.isfinite(ratio) else state.ratio,
             lr if math.isfinite(lr) else state.lr,
             lr if lr > state.lr_peak or math.isnan(state.lr_peak) else state.lr_peak,
-            state.first.after(scene),
+            state.first.after(view),
         )
-        if not state.epochs.ended_at(scene.step):
+        if not state.epochs.ended_at(view.step):
             return state, {}
         found = self.rule.assessed(state.epochs)
         values = {

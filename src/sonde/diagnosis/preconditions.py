@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sonde.core.causes import Cause
 from sonde.diagnosis.circumstances import Circumstances
-from sonde.rules.picture import Picture
+from sonde.rules.history.run_summary import RunSummary
 
 _FAR_ABOVE = 10.0
 """Times the usual gradient: a clip there lets steps through that do the harm of unclipped ones."""
@@ -23,55 +23,55 @@ class Precondition(NamedTuple):
     """What must be so: in words, and whether it is; None where that is not known."""
 
     words: str
-    holds: Callable[[Circumstances, Picture], bool | None]
+    holds: Callable[[Circumstances, RunSummary], bool | None]
 
 
-def impossible(circumstances: Circumstances, picture: Picture) -> frozenset[Cause]:
+def impossible(circumstances: Circumstances, run: RunSummary) -> frozenset[Cause]:
     """The causes whose preconditions are known not to hold.
 
     Example:
         >>> float32 = Circumstances(is_fp16=False, is_short=False)
-        >>> sorted(impossible(float32, Picture()) - impossible(Circumstances(), Picture()))
+        >>> sorted(impossible(float32, RunSummary()) - impossible(Circumstances(), RunSummary()))
         [<Cause.MISSING_LOSS_SCALING: 'missing-loss-scaling'>, <Cause.PRECISION_UNDERFLOW: 'precision-underflow'>]
     """
     return frozenset(
-        cause for cause, condition in PRECONDITIONS.items() if condition.holds(circumstances, picture) is False
+        cause for cause, condition in PRECONDITIONS.items() if condition.holds(circumstances, run) is False
     )
 
 
-def _short_numbers(known: Circumstances, _: Picture) -> bool | None:
+def _short_numbers(known: Circumstances, _: RunSummary) -> bool | None:
     return True if known.is_fp16 or known.is_short else _both(known.is_fp16, known.is_short)
 
 
-def _unscaled(known: Circumstances, _: Picture) -> bool | None:
+def _unscaled(known: Circumstances, _: RunSummary) -> bool | None:
     return False if known.is_scaled else known.is_fp16
 
 
-def _sequences(known: Circumstances, _: Picture) -> bool | None:
+def _sequences(known: Circumstances, _: RunSummary) -> bool | None:
     if known.is_sequence or known.is_recurrent or known.is_attentive:
         return True
     return _both(known.is_sequence, known.is_recurrent)
 
 
-def _loose(known: Circumstances, picture: Picture) -> bool | None:
-    if math.isnan(known.clip_limit) or not picture.grad_median > 0:
+def _loose(known: Circumstances, run: RunSummary) -> bool | None:
+    if math.isnan(known.clip_limit) or not run.grad_median > 0:
         return None
-    return known.clip_limit > _FAR_ABOVE * picture.grad_median
+    return known.clip_limit > _FAR_ABOVE * run.grad_median
 
 
-def _cut(_: Circumstances, picture: Picture) -> bool | None:
-    return None if math.isnan(picture.clip_share) else picture.clip_share > 0
+def _cut(_: Circumstances, run: RunSummary) -> bool | None:
+    return None if math.isnan(run.clip_share) else run.clip_share > 0
 
 
-def _high(_: Circumstances, picture: Picture) -> bool | None:
-    return False if picture.lr <= _DECAYED * picture.lr_peak else None
+def _high(_: Circumstances, run: RunSummary) -> bool | None:
+    return False if run.lr <= _DECAYED * run.lr_peak else None
 
 
-def _scheduled(known: Circumstances, _: Picture) -> bool | None:
+def _scheduled(known: Circumstances, _: RunSummary) -> bool | None:
     return known.is_scheduled if known.first_rates else None
 
 
-def _batch_norm(known: Circumstances, _: Picture) -> bool | None:
+def _batch_norm(known: Circumstances, _: RunSummary) -> bool | None:
     return True if known.is_batch_normed else False if known.buffers == 0 else None
 
 

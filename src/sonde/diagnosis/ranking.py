@@ -12,8 +12,8 @@ from sonde.diagnosis.evidence import Row, Table
 from sonde.diagnosis.preconditions import impossible
 from sonde.diagnosis.remedies import remedies_for
 from sonde.diagnosis.signs import Signs
+from sonde.rules.history.run_summary import RunSummary
 from sonde.rules.losses.non_finite_loss import NonFiniteLoss
-from sonde.rules.picture import Picture
 from sonde.rules.rule import Rule, causes_of
 
 _MOST_SUSPECTS = 4
@@ -79,12 +79,12 @@ class Ranking:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._causes = {rule.code: frozenset(causes_of(rule)) for rule in rules}
         self._table, self._signs = Table(rules), Signs(rules)
-        self._picture, self._circumstances = Picture(), Circumstances()
+        self._run, self._circumstances = RunSummary(), Circumstances()
         self._blind: frozenset[str] = frozenset()
 
-    def note(self, picture: Picture, circumstances: Circumstances) -> None:
-        """Remember the whole picture, from which remedies take their values, and what makes causes impossible."""
-        self._picture, self._circumstances = picture, circumstances
+    def note(self, run: RunSummary, circumstances: Circumstances) -> None:
+        """Remember the summary of the run, from which remedies take their values, and what makes causes impossible."""
+        self._run, self._circumstances = run, circumstances
 
     def blind(self, codes: Iterable[str]) -> None:
         """Which rules have not had the series that they need: that they saw nothing says little."""
@@ -127,11 +127,11 @@ class Ranking:
         """What to try against a cause in this training, the best first."""
         circumstances = self._circumstances
         is_fp16 = True if circumstances.is_scaled else circumstances.is_fp16
-        return remedies_for(cause, self._picture, finding, is_fp16=is_fp16)
+        return remedies_for(cause, self._run, finding, is_fp16=is_fp16)
 
     def scores(self, seen: Mapping[str, Finding]) -> dict[Cause, tuple[float, str]]:
         """Log-odds of every cause that can be, and what speaks for it most."""
-        excluded = impossible(self._circumstances, self._picture)
+        excluded = impossible(self._circumstances, self._run)
         return {cause: self._score(cause, seen) for cause in Cause if cause not in excluded}
 
     def _score(self, cause: Cause, seen: Mapping[str, Finding]) -> tuple[float, str]:

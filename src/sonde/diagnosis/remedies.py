@@ -16,11 +16,11 @@ from sonde.core.findings import Finding
 from sonde.core.quantities import amount
 from sonde.core.remedies import Action, Remedy, Safety
 from sonde.core.strict_json import Json
-from sonde.rules.picture import Picture
+from sonde.rules.history.run_summary import RunSummary
 
 
 def remedies_for(
-    cause: Cause, picture: Picture, finding: Finding | None = None, *, is_fp16: bool | None = None
+    cause: Cause, run: RunSummary, finding: Finding | None = None, *, is_fp16: bool | None = None
 ) -> Sequence[Remedy]:
     """The remedies of a cause in order, the best first; none where there is none that Sonde knows.
 
@@ -29,39 +29,37 @@ def remedies_for(
 
     Args:
         cause: What is to be undone.
-        picture: Of the training, from which values are taken.
-        finding: What the cause explains, for values that the picture does not hold.
+        run: What is known of it, from which values are taken.
+        finding: What the cause explains, for values that the run summary does not hold.
         is_fp16: Whether something is computed in float16; None where that is not known.
 
     Example:
-        >>> print(remedies_for(Cause.LR_TOO_HIGH, Picture(lr=3e-3))[0])
+        >>> print(remedies_for(Cause.LR_TOO_HIGH, RunSummary(lr=3e-3))[0])
         lower the learning rate from 0.003 to 0.0003
-        >>> remedies_for(Cause.MISSING_CLIPPING, Picture())
+        >>> remedies_for(Cause.MISSING_CLIPPING, RunSummary())
         []
     """
     return [
-        remedy
-        for remedy in _all_remedies(cause, picture, finding)
-        if not (remedy.action in _OF_FP16 and is_fp16 is False)
+        remedy for remedy in _all_remedies(cause, run, finding) if not (remedy.action in _OF_FP16 and is_fp16 is False)
     ]
 
 
-def _all_remedies(cause: Cause, picture: Picture, finding: Finding | None) -> Sequence[Remedy]:
+def _all_remedies(cause: Cause, run: RunSummary, finding: Finding | None) -> Sequence[Remedy]:
     """Those of a cause, whether they apply to this training or not."""
-    remedies = [remedy for make in _REMEDIES.get(cause, ()) if (remedy := make(picture)) is not None]
-    norms = picture.grad_median, picture.grad_norm
+    remedies = [remedy for make in _REMEDIES.get(cause, ()) if (remedy := make(run)) is not None]
+    norms = run.grad_median, run.grad_norm
     if cause is Cause.EXPLODING_GRADIENTS and finding is not None and finding.name == "weights-compound":
-        return [_decay(picture), *remedies]  # clipped steps would let weights grow on
-    if cause is Cause.EXPLODING_GRADIENTS and all(picture.grad_start >= norm for norm in norms):
-        return [_REINITIALISE(picture), *remedies]  # larger at the start than later: drawn too large
-    made_anew = cause in _BY_STEPS and picture.ratio_start > _MADE_ANEW
-    if made_anew or (cause is Cause.BAD_INITIALISATION and _rose_at_once(picture)):
+        return [_decay(run), *remedies]  # clipped steps would let weights grow on
+    if cause is Cause.EXPLODING_GRADIENTS and all(run.grad_start >= norm for norm in norms):
+        return [_REINITIALISE(run), *remedies]  # larger at the start than later: drawn too large
+    made_anew = cause in _BY_STEPS and run.ratio_start > _MADE_ANEW
+    if made_anew or (cause is Cause.BAD_INITIALISATION and _rose_at_once(run)):
         others = [remedy for remedy in remedies if remedy.action is not Action.LOWER_LR]
-        return [_lower_lr(picture), *others]  # such steps would do it to any weights
+        return [_lower_lr(run), *others]  # such steps would do it to any weights
     if cause is Cause.EMBEDDING_NORM_GROWTH and finding is not None and finding.name == "embedding-norm-grows":
         return [_lower_lr_of(finding.where), *remedies]
     if cause is Cause.BAD_INITIALISATION and finding is not None and _grows_with_depth(finding):
-        return [_NORM(picture), _REINITIALISE(picture)]  # which holds later layers back too, whatever they grow to
+        return [_NORM(run), _REINITIALISE(run)]  # which holds later layers back too, whatever they grow to
     if cause is Cause.OUTPUT_LOGIT_DRIFT:
         return [_z_loss(finding), *remedies]
     return remedies
@@ -89,18 +87,18 @@ _AT_ONCE = 10.0
 """Times another loss. In trainings of the space the first losses were 300 times the very first one and more where the
 rate was too high, which was that of guessing; where weights were drawn too large, they were about as large."""
 
-Make = Callable[[Picture], Remedy | None]
+Make = Callable[[RunSummary], Remedy | None]
 """A remedy with its values; None where what it takes them from is not known, or it has no place."""
 
 
-def _rose_at_once(picture: Picture) -> bool:
+def _rose_at_once(run: RunSummary) -> bool:
     """Whether steps beyond the usual range have raised the loss far above the very first one, which none had touched.
 
     Not where the first loss was far above that of guessing itself: then the weights are bad, whatever steps do to them.
     """
-    first, start = picture.loss_first, picture.loss_start
-    is_ordinary = first > 0 and not first > _AT_ONCE * picture.trivial
-    return is_ordinary and start > _AT_ONCE * first and picture.ratio_start > _usual_ratio(0)
+    first, start = run.loss_first, run.loss_start
+    is_ordinary = first > 0 and not first > _AT_ONCE * run.trivial
+    return is_ordinary and start > _AT_ONCE * first and run.ratio_start > _usual_ratio(0)
 
 
 def _usual_ratio(step: int) -> float:
@@ -108,7 +106,7 @@ def _usual_ratio(step: int) -> float:
     return 1e-2 if step <= 1_000 else 1e-3 if step <= 10_000 else 1e-4
 
 
-def _lower_lr(picture: Picture) -> Remedy:
+def _lower_lr(run: RunSummary) -> Remedy:
     """To the rate at which the first update would have been in the middle of the range that is usual then.
 
     The first one is that of the rate alone. Later ones are of what it has done: weights that grew make them small, an
@@ -116,10 +114,10 @@ def _lower_lr(picture: Picture) -> Remedy:
     by how much; one as large as the weights is the explosion's.
     """
     usual = _usual_ratio(0)
-    if picture.ratio_start > usual:
-        return _lr(_rounded(usual / 2 / picture.ratio_start, least=1e-3, most=0.3))(picture)
-    factor = usual / picture.ratio_peak if 0 < picture.ratio_peak <= 1 else 0.1
-    return _lr(_rounded(factor, least=0.01, most=0.3))(picture)
+    if run.ratio_start > usual:
+        return _lr(_rounded(usual / 2 / run.ratio_start, least=1e-3, most=0.3))(run)
+    factor = usual / run.ratio_peak if 0 < run.ratio_peak <= 1 else 0.1
+    return _lr(_rounded(factor, least=0.01, most=0.3))(run)
 
 
 def _rounded(value: float, *, least: float, most: float) -> float:
@@ -131,19 +129,19 @@ _MOST_RAISE = 5.0
 """At a time: a rate that is far too low may be raised again, and one raised by a hundred ends in NaN."""
 
 
-def _raise_lr(picture: Picture) -> Remedy | None:
+def _raise_lr(run: RunSummary) -> Remedy | None:
     """Towards three times the usual: far below it all steps go the same way, and the ratio falls once they turn about.
 
     Once a schedule has brought the rate down, the latest updates tell of the schedule. It is the peak that was too low,
     where even the largest update was no more than is usual then.
     """
-    usual, ratio = _usual_ratio(picture.step), picture.ratio
-    if picture.lr <= _ENDED * picture.lr_peak:
-        usual, ratio = _usual_ratio(0), picture.ratio_peak
+    usual, ratio = _usual_ratio(run.step), run.ratio
+    if run.lr <= _ENDED * run.lr_peak:
+        usual, ratio = _usual_ratio(0), run.ratio_peak
         if not 0 < ratio <= usual:
             return None
     factor = 3 * usual / ratio if ratio > 0 else _MOST_RAISE
-    remedy = _lr(_rounded(factor, least=3.0, most=_MOST_RAISE))(picture)
+    remedy = _lr(_rounded(factor, least=3.0, most=_MOST_RAISE))(run)
     again = f"{remedy.text}, and again as long as that makes the loss fall faster"
     return replace(remedy, text=again) if factor > _MOST_RAISE else remedy
 
@@ -154,13 +152,13 @@ def _lower_lr_of(parameters: Sequence[str]) -> Remedy:
     return Remedy(action=Action.LOWER_LR, args=args, safety=Safety.ADVICE, text=text)
 
 
-def _lr(factor: float) -> Callable[[Picture], Remedy]:
-    def make(picture: Picture) -> Remedy:
+def _lr(factor: float) -> Callable[[RunSummary], Remedy]:
+    def make(run: RunSummary) -> Remedy:
         action = Action.LOWER_LR if factor < 1 else Action.RAISE_LR
         word = "lower" if factor < 1 else "raise"
         # After a schedule has brought it down, the rate that was too high is the peak.
-        rate = picture.lr_peak if math.isfinite(picture.lr_peak) else picture.lr
-        name = "peak learning rate" if picture.lr < rate else "learning rate"
+        rate = run.lr_peak if math.isfinite(run.lr_peak) else run.lr
+        name = "peak learning rate" if run.lr < rate else "learning rate"
         change = f"from {amount(rate)} to {amount(rate * factor)}"
         text = f"{word} the {name} {change if math.isfinite(rate) else f'to {factor:g} times its value'}"
         return Remedy(action=action, args={"factor": factor}, safety=Safety.ADVICE, text=text)
@@ -168,41 +166,41 @@ def _lr(factor: float) -> Callable[[Picture], Remedy]:
     return make
 
 
-def _usual_norm(picture: Picture) -> float | None:
+def _usual_norm(run: RunSummary) -> float | None:
     """Of the gradient: the smaller of the latest median and the start's, one of which an explosion leaves alone.
 
     None where neither is known.
     """
-    norms = [norm for norm in (picture.grad_median, picture.grad_start) if math.isfinite(norm) and norm > 0]
+    norms = [norm for norm in (run.grad_median, run.grad_start) if math.isfinite(norm) and norm > 0]
     return min(norms, default=None)
 
 
-def _clip(picture: Picture) -> Remedy | None:
-    if (usual := _usual_norm(picture)) is None:
+def _clip(run: RunSummary) -> Remedy | None:
+    if (usual := _usual_norm(run)) is None:
         return None
     limit = float(f"{usual:.2g}")
     text = f"clip the gradient norm at {amount(limit)}, its usual value in this run (`clip_grad_norm_`)"
     return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.ADVICE, text=text)
 
 
-def _looser_clip(picture: Picture) -> Remedy | None:
-    if (usual := _usual_norm(picture)) is None:
+def _looser_clip(run: RunSummary) -> Remedy | None:
+    if (usual := _usual_norm(run)) is None:
         return None
     limit = float(f"{2 * usual:.2g}")
     text = f"raise the clip's limit (`max_norm`) to {amount(limit)}, twice the usual gradient norm of this run"
     return Remedy(action=Action.CLIP, args={"max_norm": limit}, safety=Safety.ADVICE, text=text)
 
 
-def _warmup(picture: Picture) -> Remedy:
+def _warmup(run: RunSummary) -> Remedy:
     """Over 2/(1 − β₂) steps, by when the running squares have seen enough (Ma and Yarats, 2021); 500 without any."""
-    steps = round(_rounded(2 / (1 - picture.beta2), least=100, most=10_000)) if 0 < picture.beta2 < 1 else 500
-    reason = f" (for β₂ = {picture.beta2:g})" if 0 < picture.beta2 < 1 else ""
+    steps = round(_rounded(2 / (1 - run.beta2), least=100, most=10_000)) if 0 < run.beta2 < 1 else 500
+    reason = f" (for β₂ = {run.beta2:g})" if 0 < run.beta2 < 1 else ""
     text = f"warm the learning rate up over {steps:,} steps{reason}"
     return Remedy(action=Action.LENGTHEN_WARMUP, args={"steps": steps}, safety=Safety.ADVICE, text=text)
 
 
-def _larger_batch(picture: Picture) -> Remedy:
-    change = f" (from {picture.batch:.0f} to {8 * picture.batch:.0f} examples)" if picture.batch > 0 else ""
+def _larger_batch(run: RunSummary) -> Remedy:
+    change = f" (from {run.batch:.0f} to {8 * run.batch:.0f} examples)" if run.batch > 0 else ""
     text = f"make the batch eight times as large{change}, or accumulate gradients over eight batches"
     return Remedy(action=Action.BIGGER_BATCH, args={"factor": 8}, safety=Safety.ADVICE, text=text)
 
@@ -210,48 +208,48 @@ def _larger_batch(picture: Picture) -> Remedy:
 _ENOUGH = 16  # examples: below it the error of a net with batch norm rises (Wu and He, 2018, table 2)
 
 
-def _batch_for_norms(picture: Picture) -> Remedy:
+def _batch_for_norms(run: RunSummary) -> Remedy:
     """Before another norm, which is another model: weights trained with batch norm are no start for it."""
-    factor = max(2, math.ceil(_ENOUGH / picture.batch)) if picture.batch > 0 else 8
-    change = f" (from {picture.batch:.0f} to {factor * picture.batch:.0f} examples)" if picture.batch > 0 else ""
+    factor = max(2, math.ceil(_ENOUGH / run.batch)) if run.batch > 0 else 8
+    change = f" (from {run.batch:.0f} to {factor * run.batch:.0f} examples)" if run.batch > 0 else ""
     text = f"make each batch {factor} times as large{change}; accumulating gradients does not help batch norm"
     return Remedy(action=Action.BIGGER_BATCH, args={"factor": factor}, safety=Safety.ADVICE, text=text)
 
 
-def _rate_of_sum(picture: Picture) -> Remedy:
+def _rate_of_sum(run: RunSummary) -> Remedy:
     """The gradient of a sum over the batch is as many times larger."""
-    remedy = _lr(_rounded(1 / picture.batch, least=1e-3, most=0.5) if picture.batch > 1 else 0.1)(picture)
+    remedy = _lr(_rounded(1 / run.batch, least=1e-3, most=0.5) if run.batch > 1 else 0.1)(run)
     return replace(remedy, text=f"keep the sum, and {remedy.text}")
 
 
-def _rate_of_batch(picture: Picture) -> Remedy:
-    remedy = _lr(5.0)(picture)
+def _rate_of_batch(run: RunSummary) -> Remedy:
+    remedy = _lr(5.0)(run)
     return replace(remedy, text=f"keep the batch, and {remedy.text}")
 
 
-def _smaller_batch(picture: Picture) -> Remedy | None:
-    if not picture.batch >= 16:
+def _smaller_batch(run: RunSummary) -> Remedy | None:
+    if not run.batch >= 16:
         return None
-    text = f"make the batch an eighth as large (from {picture.batch:.0f} to {picture.batch / 8:.0f} examples)"
+    text = f"make the batch an eighth as large (from {run.batch:.0f} to {run.batch / 8:.0f} examples)"
     return Remedy(action=Action.SMALLER_BATCH, args={"factor": 0.125}, safety=Safety.ADVICE, text=text)
 
 
-def _decay(picture: Picture) -> Remedy:
+def _decay(run: RunSummary) -> Remedy:
     """So that weights forget over as many steps as were trained, λ = 1/(η · steps); 0.1 at the most.
 
     References:
         Wang and Aitchison, How to set AdamW's weight decay as you scale model and dataset size, 2024.
     """
-    rate = picture.lr_peak if picture.lr_peak > 0 else picture.lr
-    usual = 1 / (rate * max(picture.step, 1)) if rate > 0 else 0.01
-    now = picture.weight_decay if picture.weight_decay > 0 else 0.0
+    rate = run.lr_peak if run.lr_peak > 0 else run.lr
+    usual = 1 / (rate * max(run.step, 1)) if rate > 0 else 0.01
+    now = run.weight_decay if run.weight_decay > 0 else 0.0
     decay = _rounded(max(usual, 3 * now), least=1e-4, most=max(0.1, 3 * now))
     text = f"{f'raise `weight_decay` from {amount(now)}' if now else 'set `weight_decay`'} to {amount(decay)}"
     return Remedy(action=Action.ADD_WEIGHT_DECAY, args={"weight_decay": decay}, safety=Safety.ADVICE, text=text)
 
 
-def _less_decay(picture: Picture) -> Remedy:
-    now = picture.weight_decay
+def _less_decay(run: RunSummary) -> Remedy:
+    now = run.weight_decay
     change = f", from {amount(now)} to {amount(now / 100)}" if now > 0 else ""
     text = f"divide `weight_decay` by 100{change}"
     return Remedy(action=Action.LOWER_WEIGHT_DECAY, args={"factor": 0.01}, safety=Safety.ADVICE, text=text)
@@ -270,9 +268,9 @@ def _z_loss(finding: Finding | None) -> Remedy:
     return Remedy(action=Action.ADD_Z_LOSS, args={"weight": weight}, safety=Safety.ADVICE, text=text)
 
 
-def _lower_eps(picture: Picture) -> Remedy:
+def _lower_eps(run: RunSummary) -> Remedy:
     # The default 1e-8 suits a gradient whose norm is about 1.
-    norm = picture.grad_median if picture.grad_median > 0 else 1.0
+    norm = run.grad_median if run.grad_median > 0 else 1.0
     eps = float(f"{max(1e-8 * min(norm, 1.0), 1e-30):.1g}")
     text = f"lower Adam's `eps` to {amount(eps)}, far below the root of its second moments"
     return Remedy(action=Action.FIX_LOOP, args={"eps": eps}, safety=Safety.ADVICE, text=text)
@@ -289,12 +287,12 @@ def one_step_larger(width: int | None) -> str:
     return f"half as wide again{change}, or with a third more layers"
 
 
-def _capacity(picture: Picture) -> Remedy:
-    text = f"make the model one step larger: {one_step_larger(picture.width)}"
+def _capacity(run: RunSummary) -> Remedy:
+    text = f"make the model one step larger: {one_step_larger(run.width)}"
     return Remedy(action=Action.MORE_CAPACITY, safety=Safety.ADVICE, text=text)
 
 
-def _advice(action: Action, text: str, args: Mapping[str, Json] | None = None) -> Callable[[Picture], Remedy]:
+def _advice(action: Action, text: str, args: Mapping[str, Json] | None = None) -> Callable[[RunSummary], Remedy]:
     remedy = Remedy(action=action, args=args or {}, safety=Safety.ADVICE, text=text)
     return lambda _: remedy
 

@@ -17,7 +17,7 @@ _FEW = 40  # values: so few are shown each
 _NOTHING = np.empty(0)
 
 
-class Look(enum.StrEnum):
+class LineStyle(enum.StrEnum):
     """How a curve is drawn; the value is its class."""
 
     MAIN = "main"
@@ -49,7 +49,7 @@ class Curve:
     low: Float64 = field(default_factory=lambda: _NOTHING)
     high: Float64 = field(default_factory=lambda: _NOTHING)
     lost: Float64 = field(default_factory=lambda: _NOTHING)
-    look: Look = Look.MAIN
+    look: LineStyle = LineStyle.MAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -216,7 +216,7 @@ class _Drawing:
                 alone.append(run.start)
         if parts:
             yield f'<path class="curve {curve.look}" d="{"".join(parts)}"/>'
-        dotted = curve.look is Look.DOTS or (curve.look is Look.MAIN and len(y) <= _FEW)
+        dotted = curve.look is LineStyle.DOTS or (curve.look is LineStyle.MAIN and len(y) <= _FEW)
         for i in np.flatnonzero(np.isfinite(y)) if dotted else alone:
             yield f'<circle class="dot {curve.look}" cx="{x[i]:.1f}" cy="{y[i]:.1f}" r="2.6"/>'
 

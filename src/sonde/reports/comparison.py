@@ -13,7 +13,7 @@ from sonde.core.strict_json import Json, dumps, loads
 from sonde.core.strict_json import number as as_json
 from sonde.diagnosis.architecture import Module, Parameter, told
 from sonde.diagnosis.comparison import Contrast
-from sonde.diagnosis.divergence import Course, Divergence
+from sonde.diagnosis.divergence import Agreement, Divergence
 from sonde.reports.figures import Health
 from sonde.reports.quantities import number
 
@@ -189,15 +189,15 @@ def verdict(comparison: Comparison, other: Against) -> str:
 def parting(divergence: Divergence, tolerance: float) -> str:
     """Since when two runs are not the same, in one sentence."""
     match divergence.course:
-        case Course.NOTHING_COMMON:
+        case Agreement.NOTHING_COMMON:
             return "nothing was measured in both at the same step"
-        case Course.IDENTICAL:
+        case Agreement.IDENTICAL:
             return f"identical to the bit ({divergence.num_values:,} values)"
     exact, beyond = divergence.exact, divergence.beyond
     assert exact is not None
     start = (
         "different from the start"
-        if divergence.course is Course.FROM_START
+        if divergence.course is Agreement.FROM_START
         else f"identical to the bit before step {exact.step:,}"
     )
     told = f"{start}; first {exact.tag} at step {exact.step:,}: {_digits(exact.first, exact.second)}"

@@ -1,16 +1,16 @@
 """The seven looks at a run on disk."""
 
 from sonde.diagnosis.guide import guide
-from sonde.diagnosis.looks import WHOLE, Look, Measured
+from sonde.diagnosis.looks import WHOLE, GuideStep, Measured
 from sonde.reports.pictures import window
 from sonde.reports.sections.checks import answers
 from sonde.reports.subject import Subject
-from sonde.rules.kinds import Kinds
+from sonde.rules.layer_kinds import Kinds
 
 _POINTS = 2_000  # shorter runs are gone through step by step
 
 
-def guided(subject: Subject) -> tuple[Look, ...]:
+def guided(subject: Subject) -> tuple[GuideStep, ...]:
     """What each look shows in a run; costs what it shows, whatever the length of the run."""
     models = [tag.partition("@")[2] for tag in subject.last if tag.startswith("grad/norm_applied@")]
     tags = [*WHOLE, *(f"{tag}@{model}" for tag in WHOLE for model in models)]

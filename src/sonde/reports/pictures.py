@@ -4,7 +4,7 @@ import numpy as np
 
 from sonde.core.errors import TagNotFound
 from sonde.core.records import Float64, Window
-from sonde.reports.charts import Curve, Look
+from sonde.reports.charts import Curve, LineStyle
 from sonde.store.reader import Run
 
 _POINTS = 500
@@ -28,7 +28,7 @@ def curve(
     *,
     start: int | None = None,
     end: int | None = None,
-    look: Look = Look.MAIN,
+    look: LineStyle = LineStyle.MAIN,
     points: int = _POINTS,
 ) -> Curve | None:
     """A series as a curve, with the range of each bucket and the steps at which it was not finite."""

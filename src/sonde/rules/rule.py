@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, final
 
 from sonde.core.causes import Cause
 from sonde.core.findings import Evidence, Severity
-from sonde.rules.picture import Picture
-from sonde.rules.scene import Scene, Scenes
+from sonde.rules.history.run_summary import RunSummary
+from sonde.rules.step_view import StepView, StepViews
 
 __all__ = [
     "HEADINGS",
@@ -52,17 +52,17 @@ class Sighting(NamedTuple):
 class Look(NamedTuple):
     """All that a rule may look at in a step."""
 
-    scene: Scene
+    view: StepView
     """What was measured at this step."""
-    scenes: Scenes
+    views: StepViews
     """The latest value of every layer, for statistics that are measured in turns."""
-    picture: Picture
+    run: RunSummary
     """The whole: the loss and its history, the schedule, gradients and updates as a whole."""
 
     def evidence(self, tag: str, value: float | None = None, expected: float | None = None) -> Evidence:
         """A number of this step, the measured one unless another is given, against what was expected."""
         return Evidence(
-            tag=tag, step=self.scene.step, value=self.scene.value(tag) if value is None else value, expected=expected
+            tag=tag, step=self.view.step, value=self.view.value(tag) if value is None else value, expected=expected
         )
 
 

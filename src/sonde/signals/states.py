@@ -1,4 +1,4 @@
-"""States of signals, rules and pictures as plain values and back, for checkpoints."""
+"""States of signals, rules and summaries as plain values and back, for checkpoints."""
 
 import base64
 import enum
@@ -26,8 +26,8 @@ def dump(state: object) -> Json:
         TypeError: There is something in it that is no plain state, such as an array of objects.
 
     Example:
-        >>> from sonde.rules.course import Course
-        >>> dump(Course(2, (1.5, float("nan"))))["fields"]["means"]
+        >>> from sonde.rules.history.block_means import BlockMeans
+        >>> dump(BlockMeans(2, (1.5, float("nan"))))["fields"]["means"]
         {'tuple': [1.5, {'float': 'NaN'}]}
     """
     match state:
@@ -70,9 +70,9 @@ def load(plain: Json, like: S) -> S:
         FormatError: It is not what `dump` writes, or the state of another rule, version or other settings.
 
     Example:
-        >>> from sonde.rules.course import Course
-        >>> load(dump(Course(2, (1.5,))), Course())
-        Course(width=2, means=(1.5,), total=0.0, num_rest=0)
+        >>> from sonde.rules.history.block_means import BlockMeans
+        >>> load(dump(BlockMeans(2, (1.5,))), BlockMeans())
+        BlockMeans(width=2, means=(1.5,), total=0.0, num_rest=0)
     """
     try:
         state = _read(plain)

@@ -16,10 +16,10 @@ from sonde.diagnosis.doctor import Doctor
 from sonde.diagnosis.replay import replay
 from sonde.rules.catalogue import own_rules
 from sonde.rules.configuring import configured
-from sonde.rules.picture import Pictures
+from sonde.rules.history.run_summary import RunSummaries
 from sonde.rules.rule import HEADINGS, Look, Rule, Sighting, claims_of, reads_of
-from sonde.rules.scene import Scenes
 from sonde.rules.shape import check
+from sonde.rules.step_view import StepViews
 from sonde.rules.tiers import bare
 from sonde.signals import states
 
@@ -100,13 +100,13 @@ class RuleSuite:
         later = [replace(frame, step=frame.step + rows[-1].step) for frame in _rows(others, 100)]
         state, seen, waits = asked.init(), -rule.quiet_steps, getattr(asked, "waits", lambda state: False)
         for look in looks([*rows, *later] if "" not in reads else []):
-            brought = any(read.strip("@") in {*look.scene.tags(), *look.scene.paths()} for read in reads)
-            is_open = look.scene.step - seen <= rule.quiet_steps
+            brought = any(read.strip("@") in {*look.view.tags(), *look.view.paths()} for read in reads)
+            is_open = look.view.step - seen <= rule.quiet_steps
             new, sightings = asked.step(state, look)
             if not (brought or is_open or waits(state)):
                 assert _plain(new) == _plain(state), "it would not have been asked"
                 assert not sightings
-            state, seen = new, look.scene.step if sightings else seen
+            state, seen = new, look.view.step if sightings else seen
 
     def test_a_message_is_one_sentence_without_full_stop(self, rule: type[Rule], rows: Sequence[Frame]) -> None:
         for sighting in sightings_of(rule(), rows):
@@ -145,12 +145,12 @@ def _rows(needs: Sequence[str], num: int, *, bad: float = 0.0) -> list[Frame]:
 
 def looks(rows: Sequence[Frame]) -> Iterator[Look]:
     """What a rule is shown of rows, a step at a time."""
-    scenes, pictures = Scenes(), Pictures()
-    state = pictures.init()
+    views, runs = StepViews(), RunSummaries()
+    state = runs.init()
     for step in sorted({frame.step for frame in rows}):
-        scene = scenes.take(step, [frame for frame in rows if frame.step == step], ())
-        state, picture = pictures.step(state, scene)
-        yield Look(scene, scenes, picture)
+        view = views.take(step, [frame for frame in rows if frame.step == step], ())
+        state, run = runs.step(state, view)
+        yield Look(view, views, run)
 
 
 def sightings_of(rule: Rule, rows: Sequence[Frame]) -> list[Sighting]:

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 
 from sonde.core.frames import Columns, Frame
 from sonde.monitor.doctor import wire
@@ -45,6 +46,21 @@ def test_a_state_comes_with_the_step_that_was_asked_with_and_is_gone_on_from() -
     restored = told(Message(wire.RESTORE, {"state": state, "step": step}), *rows[20:], Message(wire.END, None))
     assert findings(whole)
     assert restored[-1]["all"] == whole[-1]["all"]
+
+
+@pytest.mark.parametrize("part", ["run", "views", "rules"])
+def test_a_state_of_another_version_is_said_once_and_judging_begins_anew(part: str) -> None:
+    rows = [row(step, math.nan if step > 30 else 1 / step) for step in range(1, 60)]
+    (first,) = [answer["state"] for answer in told(*rows[:20], Message(wire.SAVE, 20)) if "state" in answer]
+    state, step = first
+    other = {"state": "sonde.rules.gone:Gone", "fields": {}}
+    state[part] = dict.fromkeys(state["rules"], other) if part == "rules" else other
+    for changed in (state, {key: value for key, value in state.items() if key != part}):
+        answers = told(Message(wire.RESTORE, {"state": changed, "step": step}), *rows[20:], Message(wire.END, None))
+        assert [answer for answer in answers if "begins_anew" in answer or "problem" in answer] == [
+            {"begins_anew": True}
+        ]
+        assert "LOS001" in dict(findings(answers))
 
 
 def test_rows_of_steps_before_the_checkpoint_are_not_given_again() -> None:

@@ -35,7 +35,7 @@ class AccuracyFalls:
         return 0.0, 0  # the best accuracy, and how many evaluations in a row were far below it
 
     def step(self, state: tuple[float, int], look: Look) -> tuple[tuple[float, int], tuple[Sighting, ...]]:
-        accuracy, (best, num) = look.scene.value("val/accuracy"), state
+        accuracy, (best, num) = look.view.value("val/accuracy"), state
         if not accuracy >= 0:  # NaN where it was not measured at this step
             return state, ()
         best, num = max(best, accuracy), num + 1 if accuracy < self.share * best else 0

@@ -2,7 +2,7 @@ from tests.rules.traces import falling, judge, rows
 
 from sonde.core.findings import Severity
 from sonde.rules.data.constant_labels import ConstantLabels
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 
 def test_the_fact_is_a_warning_even_though_the_loss_falls() -> None:

@@ -4,7 +4,7 @@ from tests.rules.traces import falling, judge, rows, worst
 
 from sonde.core.findings import Severity
 from sonde.rules.data.data_drift import DataDrift
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 
 def table(

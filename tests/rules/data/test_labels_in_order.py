@@ -6,7 +6,7 @@ import numpy as np
 
 from sonde.core.findings import Severity
 from sonde.rules.data.labels_in_order import LabelsInOrder
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 from ..traces import alarms, falling, judge, rows
 

@@ -6,7 +6,7 @@ from tests.rules.traces import alarms, falling, flat, judge, rows, worst
 
 from sonde.core.findings import Severity
 from sonde.rules.data.no_learnable_signal import NoLearnableSignal
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 LABELS = {20: [Fact("preflight", {"check": "labels", "where": [], "value": 1.79, "num": 1280})]}
 

@@ -4,7 +4,7 @@ from tests.rules.traces import judge, rows
 
 from sonde.core.findings import Severity
 from sonde.rules.data.nonfinite_input import NonfiniteInput
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 
 def test_the_step_and_the_input_are_named() -> None:

@@ -5,7 +5,7 @@ from tests.rules.traces import falling, judge, rows, worst
 
 from sonde.core.findings import Severity
 from sonde.rules.data.unnormalised_inputs import UnnormalisedInputs
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 
 def facts(**numbers: Any) -> dict[int, list[Fact]]:

@@ -1,6 +1,6 @@
 from sonde.core.findings import Severity
 from sonde.rules.gradients.no_gradient import NoGradient
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 from ..traces import alarms, falling, flat, judge, rows
 

@@ -2,7 +2,7 @@ import math
 
 from sonde.core.findings import Severity
 from sonde.rules.gradients.non_finite_gradient import NonFiniteGradient
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 from ..traces import judge, rows
 

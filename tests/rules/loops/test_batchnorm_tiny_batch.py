@@ -2,7 +2,7 @@ from tests.rules.traces import falling, judge, rows
 
 from sonde.core.findings import Severity
 from sonde.rules.loops.batchnorm_tiny_batch import BatchnormTinyBatch
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 FACT = Fact("preflight", {"check": "batchnorm-few-values", "where": ["bn"], "num": 1, "value": 2})
 

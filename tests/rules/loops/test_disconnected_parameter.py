@@ -3,7 +3,7 @@ from tests.rules.traces import judge, rows, worst
 
 from sonde.core.findings import Severity
 from sonde.rules.loops.disconnected_parameter import DisconnectedParameter
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 
 def fact(check: str, share: float) -> Fact:

@@ -2,7 +2,7 @@ from tests.rules.traces import falling, judge, rows
 
 from sonde.core.findings import Severity
 from sonde.rules.loops.double_softmax import DoubleSoftmax
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 FACT = Fact("preflight", {"check": "double-softmax", "value": "softmax", "line": "train.py:3"})
 

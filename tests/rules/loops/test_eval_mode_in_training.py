@@ -2,7 +2,7 @@ from tests.rules.traces import falling, judge, rows
 
 from sonde.core.findings import Severity
 from sonde.rules.loops.eval_mode_in_training import EvalModeInTraining
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 FACT = Fact("preflight", {"check": "eval-mode-in-training", "where": ["drop"], "value": 1, "line": "train.py:9"})
 

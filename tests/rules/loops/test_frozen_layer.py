@@ -3,7 +3,7 @@ from tests.rules.traces import judge, rows, worst
 
 from sonde.core.findings import Severity
 from sonde.rules.loops.frozen_layer import FrozenLayer
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 
 @pytest.mark.parametrize("check", ["frozen-parameter", "zero-rate"])

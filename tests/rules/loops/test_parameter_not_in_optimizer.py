@@ -2,7 +2,7 @@ from tests.rules.traces import falling, judge, rows
 
 from sonde.core.findings import Severity
 from sonde.rules.loops.parameter_not_in_optimizer import ParameterNotInOptimizer
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 FACT = Fact(
     "preflight",

@@ -2,7 +2,7 @@ from tests.rules.traces import alarms, falling, judge, rows, worst
 
 from sonde.core.findings import Severity
 from sonde.rules.loops.summed_loss import SummedLoss
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 FACTS = {2: [Fact("preflight", {"check": "summed-loss", "line": "train.py:5", "value": "nll"})]}
 

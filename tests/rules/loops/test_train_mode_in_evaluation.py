@@ -2,7 +2,7 @@ from tests.rules.traces import falling, judge, rows
 
 from sonde.core.findings import Severity
 from sonde.rules.loops.train_mode_in_evaluation import TrainModeInEvaluation
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 FACT = Fact("preflight", {"check": "train-mode-in-evaluation", "where": ["drop"], "value": 1})
 

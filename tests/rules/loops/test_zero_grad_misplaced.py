@@ -2,7 +2,7 @@ from tests.rules.traces import falling, judge, rows
 
 from sonde.core.findings import Severity
 from sonde.rules.loops.zero_grad_misplaced import ZeroGradMisplaced
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 FACT = Fact("preflight", {"check": "zero-grad-misplaced", "value": 2, "line": "train.py:7"})
 

@@ -1,6 +1,6 @@
 from sonde.core.findings import Severity
 from sonde.rules.optimisers.loss_scale_collapse import LossScaleCollapse
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 from ..traces import alarms, judge, rows, worst
 

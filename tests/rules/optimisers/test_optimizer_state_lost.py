@@ -1,5 +1,5 @@
 from sonde.rules.optimisers.optimizer_state_lost import OptimizerStateLost
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 from ..traces import alarms, flat, judge, rows
 
@@ -30,7 +30,7 @@ def test_after_a_resume_larger_steps_at_the_same_rate_tell() -> None:
     resumed = {11: [Fact("resumed", {})]}
     table = rows(13, lr=0.1, update__ratio_at_a=ratios)
     assert not judge(OptimizerStateLost(), table)
-    # The scene of the resume already holds the new ratio: compared is what came before it.
+    # The row of the resume already holds the new ratio: compared is what came before it.
     table.insert(10, {"lr": 0.1})
     assert alarms(judge(OptimizerStateLost(), table, facts=resumed))[0][0] == 12
 

@@ -2,7 +2,7 @@
 
 from sonde.core.findings import Severity
 from sonde.rules.precision.bare_logarithm import BareLogarithm
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 from ..traces import alarms, judge, rows, worst
 

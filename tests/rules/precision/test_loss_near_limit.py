@@ -2,7 +2,7 @@
 
 from sonde.core.findings import Severity
 from sonde.rules.precision.loss_near_limit import LossNearLimit
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 from ..traces import alarms, flat, judge, rows, worst
 

@@ -1,6 +1,6 @@
 from sonde.core.findings import Severity
 from sonde.rules.precision.overflow_near import OverflowNear
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 
 from ..traces import judge, rows
 

@@ -3,7 +3,7 @@ from typing import Any
 from tests.rules.traces import judge, rows
 
 from sonde.core.findings import Severity
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 from sonde.rules.systems.out_of_memory import OutOfMemory
 
 GIB = float(2**30)

@@ -1,7 +1,7 @@
 from tests.rules.traces import judge, rows, worst
 
 from sonde.core.findings import Severity
-from sonde.rules.scene import Fact
+from sonde.rules.step_view import Fact
 from sonde.rules.systems.watching_problem import WatchingProblem
 
 

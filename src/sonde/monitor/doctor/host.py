@@ -206,6 +206,8 @@ class Host:
         for rule, reason in redactor().plain(answer.get("failed", {})).items():
             _log.warning("rule %s judges no more: it %s", rule, reason)
             self._recorder.event("not-measured", step=self._told, data={"tag": rule, "reason": reason})
+        if answer.get("begins_anew"):
+            _log.warning("the checkpoint's findings are of another version of Sonde: rules begin anew at this step")
         if "problem" in answer:
             problem = redactor().text(str(answer["problem"]))
             _log.warning("findings have a problem and come no more: %s; `sonde diagnose` may know more", problem)

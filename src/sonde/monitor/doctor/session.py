@@ -1,7 +1,7 @@
 """What the doctor does with messages: the same on a thread of the training and in a process of its own."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sonde.core import strict_json
@@ -26,8 +26,9 @@ class Session:
     with causes and remedies), `all` (every finding, the worst first, as text: it is read only where somebody asks),
     `rows` (numbers that the doctor worked out, to be recorded: table, step, values by tag), `epoch` (lines to be
     printed at its end), `plugin_rules` (rules of other packages that judge, and those that are left out: at the first
-    row), `failed` (rules that failed and judge no more, with the reason), `state` (what `SAVE` asked for, and the step
-    that came with it), and `problem`, after which nothing is judged any more.
+    row), `failed` (rules that failed and judge no more, with the reason), `begins_anew` (whether a state that was to be
+    restored is of another version), `state` (what `SAVE` asked for, and the step that came with it), and `problem`,
+    after which nothing is judged any more.
     """
 
     def __init__(self, say: Callable[[Answer], None]) -> None:
@@ -80,7 +81,7 @@ class Session:
             self._begin()
             self._restored = body["step"]
             if body["state"] is not None:
-                self._doctor.load_state_dict(body["state"])
+                self._restore(body["state"])
         elif kind == wire.END:
             self._read_ranks(at_once=True)
             self._answer(doctor.settle(), is_last=True)
@@ -88,6 +89,13 @@ class Session:
     def _begin(self) -> None:
         self._rules, self._comparing = compared(configured(self._settings))
         self._doctor = Doctor(self._rules, model=self._model)
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        try:
+            self._doctor.load_state_dict(state)
+        except (FormatError, KeyError):  # of another version of Sonde
+            self._begin()
+            self._say({"begins_anew": True})
 
     def _introduce(self) -> None:
         if not self._is_introduced:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sonde.core.records import Series
-from sonde.diagnosis.checklist import Check, Standing, checklist
+from sonde.diagnosis.checklist import Check, Outcome, checklist
 from sonde.reports.document import Badge, Block, Heading, Line, Paragraph, Table
 from sonde.reports.pictures import window
 from sonde.reports.quantities import quantity
@@ -52,8 +52,8 @@ def answers(subject: Subject) -> tuple[Check, ...]:
 
 def summary(subject: Subject, found: Sequence[Check]) -> str:
     """How many lines are in order, over which past, and how much that says."""
-    num_fine = sum(check.standing is Standing.OK for check in found)
-    num_asked = sum(check.standing is not Standing.NOT_MEASURED for check in found)
+    num_fine = sum(check.standing is Outcome.OK for check in found)
+    num_asked = sum(check.standing is not Outcome.NOT_MEASURED for check in found)
     return (
         f"{num_fine} of {num_asked} lines that could be judged are in order, "
         f"over the last {min(_PAST_STEPS, subject.state.steps):,} steps. The ranges are those of most "

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sonde.reports.charts import Chart, Curve, Look, Moment
+from sonde.reports.charts import Chart, Curve, LineStyle, Moment
 from sonde.reports.document import Block, Figure, Figures, Heading, Strong
 from sonde.reports.meanings import meaning
 from sonde.reports.pictures import curve, smoothed
@@ -35,8 +35,8 @@ def curves(subject: Subject) -> tuple[Block, ...]:
 
 
 def _loss(subject: Subject) -> Figure | None:
-    raw = curve(subject.run, "loss", "each step", look=Look.FAINT)
-    checks = curve(subject.run, "val/loss", "validation", look=Look.DOTS)
+    raw = curve(subject.run, "loss", "each step", look=LineStyle.FAINT)
+    checks = curve(subject.run, "val/loss", "validation", look=LineStyle.DOTS)
     shown: list[Curve] = []
     if raw is not None:
         shown.append(raw)
@@ -91,7 +91,8 @@ def _plain(subject: Subject, tag: str, *, beside: tuple[tuple[str, str], ...] = 
     others = [
         found
         for other, label in beside
-        if (found := curve(subject.run, other, label, look=Look.DASHED)) is not None and np.isfinite(found.value).any()
+        if (found := curve(subject.run, other, label, look=LineStyle.DASHED)) is not None
+        and np.isfinite(found.value).any()
     ]
     explained = f": {said.explained}" if said.explained else ""
     return Figure(

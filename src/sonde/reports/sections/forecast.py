@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from sonde.core.records import Float64
-from sonde.reports.charts import Band, Chart, Curve, Level, Look, Moment
+from sonde.reports.charts import Band, Chart, Curve, Level, LineStyle, Moment
 from sonde.reports.document import Block, Figure, Figures, Heading, Line, Paragraph, Strong, Table
 from sonde.reports.outlook import Outlook, outlook
 from sonde.reports.pictures import curve, window
@@ -77,7 +77,7 @@ def _figure(subject: Subject, ahead: Outlook) -> Figure:
     last = ahead.curve.last_step
     # The first steep fall would flatten all that is of interest.
     start = max(ahead.since, 1, int(last / 10))
-    raw = curve(subject.run, "loss", "loss of single steps", start=start, look=Look.FAINT)
+    raw = curve(subject.run, "loss", "loss of single steps", start=start, look=LineStyle.FAINT)
     assert raw is not None, "a curve was fitted to it"
     fitted = np.linspace(start, last, 120)
     future = np.linspace(last, 2 * last, 60)
@@ -87,7 +87,7 @@ def _figure(subject: Subject, ahead: Outlook) -> Figure:
         curves=(
             raw,
             Curve(label="fitted law", step=fitted, value=_best(ahead, fitted)),
-            Curve(label="forecast", step=future, value=best, look=Look.DASHED),
+            Curve(label="forecast", step=future, value=best, look=LineStyle.DASHED),
         ),
         bands=(Band(label="95% interval of the forecast", step=future, low=low, high=high),),
         levels=()

@@ -9,7 +9,7 @@ from sonde.reports.meanings import meaning
 from sonde.reports.pictures import window
 from sonde.reports.strips import Strip, columns_of
 from sonde.reports.subject import Subject
-from sonde.rules.kinds import Kinds
+from sonde.rules.layer_kinds import Kinds
 
 _ROWS = 40
 _COLUMNS = 160

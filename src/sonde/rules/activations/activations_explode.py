@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, count
-from sonde.rules.progress import is_hurt
+from sonde.rules.history.progress import is_hurt
+from sonde.rules.history.tracking import Tracked, track
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
-from sonde.rules.tracking import Tracked, track
 from sonde.signals.growth import Growth
 
 
@@ -72,13 +72,13 @@ class ActivationsExplode:
 
     def step(self, state: ActivationsExplodeState, look: Look) -> tuple[ActivationsExplodeState, Sequence[Sighting]]:
         """Look at the modules whose turn it is."""
-        layers = look.scene.layers("act/absmax")
+        layers = look.view.layers("act/absmax")
         if layers is None:
             return state, ()
-        tracked, grown = track(_GROWTH, state.tracked, layers, at=look.scene.step)
+        tracked, grown = track(_GROWTH, state.tracked, layers, at=look.view.step)
         first = {**dict(zip(layers.names, layers.values.tolist(), strict=True)), **dict(state.first)}
         state = ActivationsExplodeState(tracked, tuple(first.items()))
-        hurt, found = is_hurt(look.picture), []
+        hurt, found = is_hurt(look.run), []
         for name, value in zip(layers.names, layers.values.tolist(), strict=True):
             place = tracked.names.index(name)
             times = value / first[name] if first[name] > 0 else np.nan
@@ -91,18 +91,18 @@ class ActivationsExplode:
         _, name, value, rate = found[0]
         left = self._steps_left(look, name, rate)
         # What grew over so many steps may be drawn on for three times as many, not for thousands.
-        soon = left < min(self.horizon, 3 * look.scene.step)
+        soon = left < min(self.horizon, 3 * look.view.step)
         severity = Severity.WARNING if hurt or soon else Severity.INFO
-        module = look.scene.kinds.module(name)
+        module = look.view.kinds.module(name)
         message = f"the largest activation of {module} rose from {amount(first[name])} to {amount(value)}"
         if math.isfinite(left):
             message += f"; at this pace it overflows in about {count(max(int(float(f'{left:.2g}')), 0), 'step')}"
-        evidence = Evidence(tag=f"act/absmax@{name}", step=look.scene.step, value=value, expected=first[name])
+        evidence = Evidence(tag=f"act/absmax@{name}", step=look.view.step, value=value, expected=first[name])
         where = tuple(name for _, name, _, _ in found)
         return state, (Sighting(severity, message, where=where, evidence=(evidence,)),)
 
     def _steps_left(self, look: Look, name: str, rate: float) -> float:
-        headroom = look.scene.layers("act/headroom")
+        headroom = look.view.layers("act/headroom")
         if headroom is None or name not in headroom.names or not rate > 0:
             return float("inf")
         return float(headroom.values[headroom.names.index(name)] * np.log(2) / rate)

@@ -7,10 +7,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import share as percent
-from sonde.rules.depth import matrices
-from sonde.rules.progress import is_hurt
+from sonde.rules.history.progress import is_hurt
+from sonde.rules.layer_depth import matrices
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
-from sonde.rules.scene import Layers
+from sonde.rules.step_view import Layers
 
 _NEARLY_ALL = 0.9
 
@@ -100,11 +100,11 @@ class DeadUnits:
         return state, found
 
     def _modules(self, state: DeadUnitsState, look: Look) -> tuple[DeadUnitsState, list[Sighting]]:
-        dead, constant = look.scene.layers("act/dead"), look.scene.layers("act/constant")
+        dead, constant = look.view.layers("act/dead"), look.view.layers("act/constant")
         found: dict[str, tuple[str, float]] = {}
         if dead is not None:
             found.update({n: ("act/dead", v) for n, v in zip(*dead[:2], strict=True) if v > self.share})
-        functions = look.scene.layers("act/positive")
+        functions = look.view.layers("act/positive")
         if constant is not None and functions is not None:
             counts = dict(state.constant)
             for name, value in zip(*constant[:2], strict=True):
@@ -117,17 +117,17 @@ class DeadUnits:
             return state, []
         name, (tag, value) = max(found.items(), key=lambda item: item[1][1])
         silent = "give the same value for every example" if tag == "act/constant" else "are silent"
-        message = f"{percent(value)} of the units of {look.scene.kinds.module(name)} {silent}"
-        evidence = Evidence(tag=f"{tag}@{name}", step=look.scene.step, value=float(value), expected=0.0)
-        severity = Severity.WARNING if is_hurt(look.picture, soon=value > _NEARLY_ALL) else Severity.INFO
+        message = f"{percent(value)} of the units of {look.view.kinds.module(name)} {silent}"
+        evidence = Evidence(tag=f"{tag}@{name}", step=look.view.step, value=float(value), expected=0.0)
+        severity = Severity.WARNING if is_hurt(look.run, soon=value > _NEARLY_ALL) else Severity.INFO
         return state, [Sighting(severity, message, where=tuple(found), evidence=(evidence,))]
 
     def _gradients(self, state: DeadUnitsState, look: Look) -> tuple[DeadUnitsState, list[Sighting]]:
-        picture, layers = look.picture, look.scene.layers("grad/zeros")
+        run, layers = look.run, look.view.layers("grad/zeros")
         if layers is None:
             return state, []
         known = dict(zip(state.names, zip(state.num_looks, state.first, strict=True), strict=True))
-        zeros = matrices(Layers(layers.names, layers.values), look.scenes)
+        zeros = matrices(Layers(layers.names, layers.values), look.views)
         for name, value in zip(zeros.names, zeros.values.tolist(), strict=True):
             count, first = known.get(name, (0, value))
             known[name] = (count + 1 if value > self.share else 0), first
@@ -145,18 +145,18 @@ class DeadUnits:
         grown = (
             values[name] > _NEARLY_ALL
             and values[name] - known[name][1] > 0.5
-            and picture.num_losses >= 100
-            and not picture.is_falling
+            and run.num_losses >= 100
+            and not run.is_falling
         )
         # Who has learned most of it, and keeps it, did not need those units.
-        well = picture.is_solved or (picture.is_thriving and picture.progress > 0.7)
-        grown = grown and picture.is_measure and not well
-        alarm = whole or grown or is_hurt(picture, soon=values[name] > _NEARLY_ALL)
+        well = run.is_solved or (run.is_thriving and run.progress > 0.7)
+        grown = grown and run.is_measure and not well
+        alarm = whole or grown or is_hurt(run, soon=values[name] > _NEARLY_ALL)
         before = (
             f", up from {percent(known[name][1])} when it was first measured" if known[name][1] < values[name] else ""
         )
         message = f"{percent(values[name])} of the gradient of `{name}` is exactly zero{before}"
-        evidence = Evidence(tag=f"grad/zeros@{name}", step=look.scene.step, value=values[name], expected=known[name][1])
+        evidence = Evidence(tag=f"grad/zeros@{name}", step=look.view.step, value=values[name], expected=known[name][1])
         severity = Severity.WARNING if alarm else Severity.INFO
         where = tuple(found) or zeros.names
         return state, [Sighting(severity, message, where=where, evidence=(evidence,))]

@@ -61,19 +61,19 @@ class NonFiniteActivation:
 
     def step(self, state: NonFiniteActivationState, look: Look) -> tuple[NonFiniteActivationState, Sequence[Sighting]]:
         """Look at the modules whose turn it is."""
-        layers = look.scene.layers("act/nonfinite")
+        layers = look.view.layers("act/nonfinite")
         where = () if layers is None else tuple(n for n, v in zip(*layers[:2], strict=True) if v > 0)
         if layers is None or not where:
             return state, ()
-        since = state.since if state.since >= 0 else look.scene.step
+        since = state.since if state.since >= 0 else look.view.step
         num = float(layers.values[layers.names.index(where[0])])
-        loss, norm = look.scene.value("loss"), look.scene.value("grad/norm")
-        lost = ("loss" in look.scene and not abs(loss) < float("inf")) or (
-            "grad/norm" in look.scene and not norm < float("inf")
+        loss, norm = look.view.value("loss"), look.view.value("grad/norm")
+        lost = ("loss" in look.view and not abs(loss) < float("inf")) or (
+            "grad/norm" in look.view and not norm < float("inf")
         )
         values = count(num, "NaN or infinite value")
-        message = f"{look.scene.kinds.module(where[0])} produced {values}"
-        evidence = Evidence(tag=f"act/nonfinite@{where[0]}", step=look.scene.step, value=num, expected=0.0)
+        message = f"{look.view.kinds.module(where[0])} produced {values}"
+        evidence = Evidence(tag=f"act/nonfinite@{where[0]}", step=look.view.step, value=num, expected=0.0)
         severity = Severity.CRITICAL if lost else Severity.WARNING
         return NonFiniteActivationState(since), (
             Sighting(severity, message, where=where, evidence=(evidence,), since=since),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import share as percent
-from sonde.rules.progress import is_hurt
+from sonde.rules.history.progress import is_hurt
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
@@ -80,7 +80,7 @@ class SaturatedUnits:
 
     def step(self, state: SaturatedUnitsState, look: Look) -> tuple[SaturatedUnitsState, Sequence[Sighting]]:
         """Look at the modules whose turn it is."""
-        layers = look.scene.layers("act/saturated")
+        layers = look.view.layers("act/saturated")
         if layers is None:
             return state, ()
         counts, from_start = dict(state.counts), state.from_start
@@ -94,18 +94,18 @@ class SaturatedUnits:
         found = sorted((n for n in values if counts[n] >= least), key=lambda name: -values[name])
         if not found:
             return state, ()
-        picture = look.picture
-        stalled = picture.num_losses >= 100 and not picture.is_falling and picture.phase is not Phase.DECAY
-        wide = values[found[0]] > self.most and stalled and picture.progress < 0.9
-        bounded = look.scenes.latest("act/saturated")
+        run = look.run
+        stalled = run.num_losses >= 100 and not run.is_falling and run.phase is not Phase.DECAY
+        wide = values[found[0]] > self.most and stalled and run.progress < 0.9
+        bounded = look.views.latest("act/saturated")
         born = bounded is not None and len(bounded.names) > 1 and bool((bounded.values > self.all_share).all())
-        born = born and from_start.issuperset(counts) and picture.progress < 0.9
-        hurt = is_hurt(picture, soon=values[found[0]] > self.most)
-        lasts = picture.num_losses >= self.patience and found[0] in from_start and picture.progress < self.gone
+        born = born and from_start.issuperset(counts) and run.progress < 0.9
+        hurt = is_hurt(run, soon=values[found[0]] > self.most)
+        lasts = run.num_losses >= self.patience and found[0] in from_start and run.progress < self.gone
         severity = Severity.WARNING if hurt or wide or born or lasts else Severity.INFO
         message = (
-            f"{percent(values[found[0]])} of the values of {look.scene.kinds.module(found[0])} are saturated: "
+            f"{percent(values[found[0]])} of the values of {look.view.kinds.module(found[0])} are saturated: "
             "they lie where the function is flat"
         )
-        evidence = Evidence(tag=f"act/saturated@{found[0]}", step=look.scene.step, value=values[found[0]], expected=0.0)
+        evidence = Evidence(tag=f"act/saturated@{found[0]}", step=look.view.step, value=values[found[0]], expected=0.0)
         return state, (Sighting(severity, message, where=tuple(found), evidence=(evidence,)),)

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from sonde.core.quantities import amount
 from sonde.core.quantities import share as percent
-from sonde.rules.levels import has_level, untrained
+from sonde.rules.history.level import has_level, untrained
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
-from sonde.rules.scene import Scenes
+from sonde.rules.step_view import StepViews
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,32 +66,32 @@ class SignalThinned:
 
     def step(self, num: int, look: Look) -> tuple[int, Sequence[Sighting]]:
         """Look at one more evaluation."""
-        picture, state = look.picture, look.picture.evaluations
-        if state.num == num or state.num < 2 or picture.num_losses < 100 or not has_level(look):
+        run, state = look.run, look.run.evaluations
+        if state.num == num or state.num < 2 or run.num_losses < 100 or not has_level(look):
             return state.num, ()
-        training, validation, reference = state.trainings[-1], state.validations[-1], untrained(picture)
-        error = picture.loss_scale / math.sqrt(min(state.steps[-1] - state.steps[-2], 50))
+        training, validation, reference = state.trainings[-1], state.validations[-1], untrained(run)
+        error = run.loss_scale / math.sqrt(min(state.steps[-1] - state.steps[-2], 50))
         slow = self.high * reference < training < 1.2 * reference
         if not (slow and validation < min(0.9 * training, training - 3 * error)):
             return state.num, ()
-        thin = self._thinned(look.scenes)
+        thin = self._thinned(look.views)
         if len(thin) < 2:
             return state.num, ()
         name = max(thin, key=lambda name: thin[name])
         message = (
-            f"{percent(thin[name])} of the values behind {look.scene.kinds.module(name)} are zero; the training loss "
+            f"{percent(thin[name])} of the values behind {look.view.kinds.module(name)} are zero; the training loss "
             f"is {amount(training)}, {percent(training / reference)} of an untrained model's, and the validation loss, "
             f"without dropout, is {amount(validation)}"
         )
         evidence = (
-            *(Evidence(tag=f"act/zeros@{name}", step=look.scene.step, value=value) for name, value in thin.items()),
-            Evidence(tag="loss", step=look.scene.step, value=training, expected=validation),
+            *(Evidence(tag=f"act/zeros@{name}", step=look.view.step, value=value) for name, value in thin.items()),
+            Evidence(tag="loss", step=look.view.step, value=training, expected=validation),
         )
         return state.num, (Sighting(Severity.WARNING, message, where=tuple(thin), evidence=evidence[-6:], since=0),)
 
-    def _thinned(self, scenes: Scenes) -> dict[str, float]:
+    def _thinned(self, views: StepViews) -> dict[str, float]:
         """The modules that drop most of what they get, with their share of zeros."""
-        zeros, units = scenes.latest("act/zeros"), scenes.latest("act/constant")
+        zeros, units = views.latest("act/zeros"), views.latest("act/constant")
         if zeros is None:
             return {}
         with_units = () if units is None else units.names

@@ -9,10 +9,10 @@ import numpy as np
 
 from sonde.core.parameter_kinds import Kind
 from sonde.core.quantities import amount
-from sonde.rules.depth import kind_of, slope
-from sonde.rules.progress import is_hurt
+from sonde.rules.history.progress import is_hurt
+from sonde.rules.layer_depth import kind_of, slope
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
-from sonde.rules.scene import Layers
+from sonde.rules.step_view import Layers
 
 _FIRST = 20
 _SIZES = ("batch/size", "batch/samples", "batch/tokens")
@@ -103,17 +103,17 @@ class VarianceWithDepth:
 
     def step(self, state: VarianceWithDepthState, look: Look) -> tuple[VarianceWithDepthState, Sequence[Sighting]]:
         """Look at the modules and biases whose turn it is, and again when progress can be judged."""
-        sizes = [look.scene.value(tag) for tag in _SIZES if tag in look.scene]
+        sizes = [look.view.value(tag) for tag in _SIZES if tag in look.view]
         if sizes:
             state = state._replace(sizes=tuple(sizes))
-        if len(state.losses) < _FIRST and math.isfinite(look.picture.loss):
-            state = state._replace(losses=(*state.losses, look.picture.loss))
+        if len(state.losses) < _FIRST and math.isfinite(look.run.loss):
+            state = state._replace(losses=(*state.losses, look.run.loss))
         state, backward = self._backward(state, look)
         if backward is not None:
             return self._see(state, look, "grad/rms", backward)
-        latest = look.scenes.latest("act/rms")
-        looked = look.scene.layers("act/rms") is not None
-        if latest is None or not (looked or look.picture.num_losses in (44, 100)):
+        latest = look.views.latest("act/rms")
+        looked = look.view.layers("act/rms") is not None
+        if latest is None or not (looked or look.run.num_losses in (44, 100)):
             return state, ()
         forward = self._chain(latest, fit=0.8)
         if forward is None or self._may_be_time(forward, look):
@@ -123,33 +123,33 @@ class VarianceWithDepth:
     def _may_be_time(self, found: Layers, look: Look) -> bool:
         """Whether weights moved so much between the looks that what differs may be the time, not the depth."""
         span = 0 if found.steps is None else int(np.ptp(found.steps))
-        return look.picture.ratio * span > self.moved
+        return look.run.ratio * span > self.moved
 
     def _see(
         self, state: VarianceWithDepthState, look: Look, path: str, found: Layers
     ) -> tuple[VarianceWithDepthState, Sequence[Sighting]]:
-        state = state._replace(since=state.since if state.since >= 0 else look.scene.step)
+        state = state._replace(since=state.since if state.since >= 0 else look.view.step)
         first, last = float(found.values[0]), float(found.values[-1])
         ends = found.names[:1] + found.names[-1:]
         if path == "act/rms":
-            here, there = map(look.scene.kinds.module, ends)
+            here, there = map(look.view.kinds.module, ends)
             what = f"activations {'fade' if last < first else 'grow'} from layer to layer"
         else:
             (here, there), what = (f"`{name}`" for name in ends), "gradients of biases grow towards the input"
         message = f"{what}: their RMS is {amount(first)} at {here} and {amount(last)} at {there}"
-        evidence = Evidence(tag=f"{path}@{found.names[-1]}", step=look.scene.step, value=last, expected=first)
+        evidence = Evidence(tag=f"{path}@{found.names[-1]}", step=look.view.step, value=last, expected=first)
         explodes = (last > first) == (path == "act/rms")
         beyond = max(last / first, first / last) > self.spread**2
-        alarm = is_hurt(look.picture, soon=beyond) or (explodes and self._begins_badly(state, look))
+        alarm = is_hurt(look.run, soon=beyond) or (explodes and self._begins_badly(state, look))
         severity = Severity.WARNING if alarm else Severity.INFO
         return state, (Sighting(severity, message, where=ends, evidence=(evidence,), since=state.since),)
 
     def _backward(self, state: VarianceWithDepthState, look: Look) -> tuple[VarianceWithDepthState, Layers | None]:
         """The biases along which gradients have grown towards the input ever since the first look."""
-        layers = look.scene.layers("grad/rms")
+        layers = look.view.layers("grad/rms")
         if layers is None or state.is_even:
             return state, None
-        places = np.flatnonzero(look.scene.kinds.are(Kind.BIAS, layers.names))
+        places = np.flatnonzero(look.view.kinds.are(Kind.BIAS, layers.names))
         biases = Layers(tuple(layers.names[place] for place in places), layers.values[places])
         chain = self._chain(biases, fit=0.9)
         if chain is None or chain.values[-1] > chain.values[0]:
@@ -159,9 +159,9 @@ class VarianceWithDepth:
 
     def _begins_badly(self, state: VarianceWithDepthState, look: Look) -> bool:
         """Whether the first losses show outputs that are far too large."""
-        if len(state.losses) < _FIRST or not state.losses[0] > 0 or not look.picture.is_alone:
+        if len(state.losses) < _FIRST or not state.losses[0] > 0 or not look.run.is_alone:
             return False
-        later, trivial = float(np.median(state.losses[_FIRST // 2 :])), look.picture.trivial
+        later, trivial = float(np.median(state.losses[_FIRST // 2 :])), look.run.trivial
         if 0 < self.drop * later < state.losses[0]:
             return True
         if not (later > 2 * trivial > 0 and state.sizes):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
-from sonde.rules.progress import is_hurt
+from sonde.rules.history.progress import is_hurt
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
 
@@ -65,31 +65,29 @@ class AttentionEntropyCollapses:
         self, state: AttentionEntropyCollapsesState, look: Look
     ) -> tuple[AttentionEntropyCollapsesState, Sequence[Sighting]]:
         """Look at the modules whose turn it is."""
-        layers = look.scene.layers("attn/entropy_relative")
+        layers = look.view.layers("attn/entropy_relative")
         if layers is None:
             return state, ()
         known = {name: (first, count, since) for name, first, count, since in state.seen}
         values = dict(zip(layers.names, layers.values.tolist(), strict=True))
         for name, value in values.items():
             first, count, since = known.get(name, (value, 0, -1))
-            known[name] = (
-                (first, count + 1, since if count else look.scene.step) if value < self.low else (first, 0, -1)
-            )
+            known[name] = (first, count + 1, since if count else look.view.step) if value < self.low else (first, 0, -1)
         state = AttentionEntropyCollapsesState(tuple((name, *rest) for name, rest in known.items()))
         found = sorted((name for name in values if known[name][1] >= 2), key=lambda name: values[name])
         if not found:
             return state, ()
-        picture, name = look.picture, found[0]
-        stalled = picture.num_losses >= 100 and not picture.is_falling and picture.progress < 0.5
-        severity = Severity.WARNING if is_hurt(picture) or stalled else Severity.INFO
+        run, name = look.run, found[0]
+        stalled = run.num_losses >= 100 and not run.is_falling and run.progress < 0.5
+        severity = Severity.WARNING if is_hurt(run) or stalled else Severity.INFO
         first = known[name][0]
         how = f"fell from {amount(first)} to" if first > values[name] else "is"
         message = (
-            f"the relative attention entropy of {look.scene.kinds.module(name)} {how} {amount(values[name])}: "
+            f"the relative attention entropy of {look.view.kinds.module(name)} {how} {amount(values[name])}: "
             "nearly all attention goes to one position"
         )
         evidence = Evidence(
-            tag=f"attn/entropy_relative@{name}", step=look.scene.step, value=values[name], expected=first
+            tag=f"attn/entropy_relative@{name}", step=look.view.step, value=values[name], expected=first
         )
         began = min(known[name][2] for name in found)
         return state, (Sighting(severity, message, where=tuple(found), evidence=(evidence,), since=began),)

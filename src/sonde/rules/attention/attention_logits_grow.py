@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
-from sonde.rules.picture import Picture
-from sonde.rules.progress import is_hurt
+from sonde.rules.history.progress import is_hurt
+from sonde.rules.history.run_summary import RunSummary
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
 
@@ -79,7 +79,7 @@ class AttentionLogitsGrow:
 
     def step(self, state: AttentionLogitsGrowState, look: Look) -> tuple[AttentionLogitsGrowState, Sequence[Sighting]]:
         """Look at the modules whose turn it is."""
-        layers = look.scene.layers("attn/logit_max")
+        layers = look.view.layers("attn/logit_max")
         if layers is None:
             return state, ()
         known = {name: (first, last, rises) for name, first, last, rises in state.seen}
@@ -97,17 +97,17 @@ class AttentionLogitsGrow:
         value, name, rises = max(found)
         grows = value > self.high and rises >= 1
         born = len(known) > 1 and all(first > self.high for first, _, _ in known.values())
-        early = look.scene.step <= 100 and look.picture.loss > 0.5 * look.picture.loss_start > 0
+        early = look.view.step <= 100 and look.run.loss > 0.5 * look.run.loss_start > 0
         alarm = grows or (early and (born or value > self.growth * baseline))
-        alarm = alarm or is_hurt(look.picture) or is_stalled(look.picture)
+        alarm = alarm or is_hurt(look.run) or is_stalled(look.run)
         severity = Severity.WARNING if alarm else Severity.INFO
         first = known[name][0]
         before = f", up from {amount(first)} when they were first measured" if value > first else ""
-        message = f"the attention logits of {look.scene.kinds.module(name)} reach {amount(value)}{before}"
-        evidence = Evidence(tag=f"attn/logit_max@{name}", step=look.scene.step, value=value, expected=first)
+        message = f"the attention logits of {look.view.kinds.module(name)} reach {amount(value)}{before}"
+        evidence = Evidence(tag=f"attn/logit_max@{name}", step=look.view.step, value=value, expected=first)
         return state, (Sighting(severity, message, where=tuple(n for _, n, _ in found), evidence=(evidence,)),)
 
 
-def is_stalled(picture: Picture) -> bool:
+def is_stalled(run: RunSummary) -> bool:
     """Whether the loss has stopped falling, or slowed to a crawl, with most of it still there."""
-    return picture.num_losses >= 100 and not picture.is_falling and picture.progress < 0.5
+    return run.num_losses >= 100 and not run.is_falling and run.progress < 0.5

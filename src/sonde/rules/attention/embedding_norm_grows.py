@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.parameter_kinds import Kind
 from sonde.core.quantities import amount
-from sonde.rules.progress import is_hurt
+from sonde.rules.history.progress import is_hurt
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.signals.medians import middle
 
@@ -74,12 +74,12 @@ class EmbeddingNormGrows:
 
     def step(self, state: EmbeddingNormGrowsState, look: Look) -> tuple[EmbeddingNormGrowsState, Sequence[Sighting]]:
         """Look at the weights where they were measured."""
-        layers = look.scene.layers("weight/rms")
+        layers = look.view.layers("weight/rms")
         if layers is None:
             return state, ()
         now = {n: v for n, v in zip(layers.names, layers.values.tolist(), strict=True) if math.isfinite(v)}
         first, latest, rises = {**now, **dict(state.first)}, dict(state.latest), dict(state.rises)
-        kinds = look.scene.kinds
+        kinds = look.view.kinds
         embeddings = [n for n in now if kinds.of(n) is Kind.EMBEDDING]
         others = [now[n] / first[n] for n in now.keys() - set(embeddings) if first[n] > 0]
         usual = middle(others) if others else 1.0
@@ -94,12 +94,12 @@ class EmbeddingNormGrows:
             return state, ()
         times, name = max(found)
         # From nothing, any step is a large one.
-        fast = look.scene.step <= 50 and first[name] >= self.least_start and not look.picture.is_thriving
-        alarm = times > 10 * self.growth or fast or is_hurt(look.picture)
+        fast = look.view.step <= 50 and first[name] >= self.least_start and not look.run.is_thriving
+        alarm = times > 10 * self.growth or fast or is_hurt(look.run)
         message = (
             f"the RMS of embedding `{name}` rose from {amount(first[name])} to {amount(now[name])}; other weights are "
             f"{amount(usual)} times as large as at the start"
         )
-        evidence = Evidence(tag=f"weight/rms@{name}", step=look.scene.step, value=now[name], expected=first[name])
+        evidence = Evidence(tag=f"weight/rms@{name}", step=look.view.step, value=now[name], expected=first[name])
         severity = Severity.WARNING if alarm else Severity.INFO
         return state, (Sighting(severity, message, where=tuple(n for _, n in found), evidence=(evidence,)),)

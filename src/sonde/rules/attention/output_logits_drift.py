@@ -9,7 +9,7 @@ import numpy as np
 
 from sonde.core.quantities import amount
 from sonde.core.records import Float64, Int64
-from sonde.rules.progress import is_lost
+from sonde.rules.history.progress import is_lost
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
 _T = TypeVar("_T")
@@ -86,23 +86,23 @@ class OutputLogitsDrift:
 
     def step(self, state: OutputLogitsDriftState, look: Look) -> tuple[OutputLogitsDriftState, Sequence[Sighting]]:
         """Look at the logits where they were measured, and at the loss in between."""
-        value, picture = look.scene.value("logits/log_z"), look.picture
+        value, run = look.view.value("logits/log_z"), look.run
         looked = bool(math.isfinite(value))
         if looked:
-            largest = state.largest if state.values else look.scene.value("logits/absmax")
-            state = OutputLogitsDriftState(_kept(state.values, value), _kept(state.steps, look.scene.step), largest)
+            largest = state.largest if state.values else look.view.value("logits/absmax")
+            state = OutputLogitsDriftState(_kept(state.values, value), _kept(state.steps, look.view.step), largest)
         if not self.waits(state):
             return state, ()
         sizes = np.abs(state.values)
-        by_now = sizes[-1] if looked else _by_now(sizes, np.array(state.steps), look.scene.step)
+        by_now = sizes[-1] if looked else _by_now(sizes, np.array(state.steps), look.view.step)
         if not by_now > self.far:
             return state, ()
         wide = by_now > self.least * max(sizes[0], 1.0)
-        stalled = picture.num_losses >= 100 and not picture.is_falling and picture.progress < 0.85
-        grown = picture.grad_median > 1.5 * picture.grad_start
+        stalled = run.num_losses >= 100 and not run.is_falling and run.progress < 0.85
+        grown = run.grad_median > 1.5 * run.grad_start
         # Of few classes log Z is about the largest logit, which grows with certainty.
         many = state.values[0] > self.many
-        alarm = many and ((wide and stalled and grown) or is_lost(picture))
+        alarm = many and ((wide and stalled and grown) or is_lost(run))
         if not (looked or alarm):
             return state, ()
         message = (

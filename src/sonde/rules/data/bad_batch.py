@@ -8,10 +8,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount
-from sonde.rules.levels import has_level
+from sonde.rules.history.level import has_level
+from sonde.rules.history.tracking import Tracked, track
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
-from sonde.rules.scene import Layers
-from sonde.rules.tracking import Tracked, track
+from sonde.rules.step_view import Layers
 from sonde.signals.robust_z import RobustZ
 
 # Few batches are looked at, so the scale of few values must not be trusted below a tenth.
@@ -100,36 +100,36 @@ class BadBatch:
 
     def step(self, state: BadBatchState, look: Look) -> tuple[BadBatchState, Sequence[Sighting]]:
         """Look at one more batch."""
-        picture = look.picture
-        inputs, odd = self._odd(state.inputs, look.scene.layers("batch/absmax"), look.scene.step)
-        tail = 0.98 * state.tail + 0.02 * (picture.loss_z > self.score / 2)
-        new = BadBatchState(inputs, picture.loss_z, picture.grad_z, picture.lr, tail)
-        grad_jumped = picture.grad_z > self.score and picture.grad_norm > self.grad_jump * picture.grad_median
+        run = look.run
+        inputs, odd = self._odd(state.inputs, look.view.layers("batch/absmax"), look.view.step)
+        tail = 0.98 * state.tail + 0.02 * (run.loss_z > self.score / 2)
+        new = BadBatchState(inputs, run.loss_z, run.grad_z, run.lr, tail)
+        grad_jumped = run.grad_z > self.score and run.grad_norm > self.grad_jump * run.grad_median
         if odd:
-            hurt = picture.loss_z > self.score or grad_jumped or not math.isfinite(picture.loss)
+            hurt = run.loss_z > self.score or grad_jumped or not math.isfinite(run.loss)
             # Of several players some are fed by others.
-            severity = Severity.WARNING if hurt and picture.is_alone else Severity.INFO
+            severity = Severity.WARNING if hurt and run.is_alone else Severity.INFO
             first = odd[0]
             name, usual = first.tag.partition("@")[2], first.expected or math.nan
             message = f"input `{name}` reaches {amount(first.value)} at step {first.step}; usual is {amount(usual)}"
             return new, (Sighting(severity, message, tuple(item.tag.partition("@")[2] for item in odd), odd),)
-        ordinary = state.loss_z < self.score / 2 and state.grad_z < self.score / 2 and not picture.lr_jumped
+        ordinary = state.loss_z < self.score / 2 and state.grad_z < self.score / 2 and not run.lr_jumped
         ordinary = ordinary and state.tail < self.tail
-        steady = abs(picture.lr - state.lr) <= 0.2 * state.lr
-        high = picture.loss_z > 2 * self.score and picture.loss > self.jump * picture.loss_median
+        steady = abs(run.lr - state.lr) <= 0.2 * state.lr
+        high = run.loss_z > 2 * self.score and run.loss > self.jump * run.loss_median
         # Up to what an untrained model gets, a spike may be the state's as well as the batch's: an example that is
         # still wrong, a flow that meets a rare one.
-        high = high and picture.loss > abs(picture.loss_start)
+        high = high and run.loss > abs(run.loss_start)
         if not (ordinary and steady and high and grad_jumped and has_level(look)):
             return new, ()
         evidence = (
-            Evidence(tag="loss", step=picture.step, value=picture.loss, expected=picture.loss_median),
-            Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_median),
+            Evidence(tag="loss", step=run.step, value=run.loss, expected=run.loss_median),
+            Evidence(tag="grad/norm", step=run.step, value=run.grad_norm, expected=run.grad_median),
         )
         message = (
-            f"right after an ordinary step, the loss of step {picture.step} is {amount(picture.loss)} (usually "
-            f"{amount(picture.loss_median)}) and the gradient norm {amount(picture.grad_norm)} (usually "
-            f"{amount(picture.grad_median)})"
+            f"right after an ordinary step, the loss of step {run.step} is {amount(run.loss)} (usually "
+            f"{amount(run.loss_median)}) and the gradient norm {amount(run.grad_norm)} (usually "
+            f"{amount(run.grad_median)})"
         )
         return new, (Sighting(Severity.WARNING, message, evidence=evidence),)
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
-from sonde.rules.levels import has_level
+from sonde.rules.history.level import has_level
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
-from sonde.rules.standing import Standing, stand
+from sonde.rules.sticky_fact import StickyFact, kept
 
 
 class ConstantLabelsState(NamedTuple):
     """What was said of integers in the batches, and of what is known to be targets."""
 
-    given: Standing = Standing()
-    used: Standing = Standing()
+    given: StickyFact = StickyFact()
+    used: StickyFact = StickyFact()
     costs: tuple[float, ...] = ()
     """What guessing has cost at the looks at the loss, none of them more than next to nothing."""
     zeros: float = math.nan
@@ -84,7 +84,7 @@ class ConstantLabels:
 
     def step(self, state: ConstantLabelsState, look: Look) -> tuple[ConstantLabelsState, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        given, used = stand(state.given, look, "constant-targets"), stand(state.used, look, "constant-labels")
+        given, used = kept(state.given, look, "constant-targets"), kept(state.used, look, "constant-labels")
         state = self._after_cost(state._replace(given=given, used=used), look)
         known = used if used.since >= 0 else given
         if known.since < 0:
@@ -96,26 +96,26 @@ class ConstantLabels:
         return state, (Sighting(severity, message, since=known.since),)
 
     def _after_cost(self, state: ConstantLabelsState, look: Look) -> ConstantLabelsState:
-        cost = look.scene.value("loss/trivial")
-        if state.is_varied or not math.isfinite(cost) or not look.picture.loss_start > 0:
+        cost = look.view.value("loss/trivial")
+        if state.is_varied or not math.isfinite(cost) or not look.run.loss_start > 0:
             return state
-        zeros = look.scene.value("loss/zeros")
-        if cost > self.nothing * (zeros if math.isfinite(zeros) else look.picture.loss_start):
+        zeros = look.view.value("loss/zeros")
+        if cost > self.nothing * (zeros if math.isfinite(zeros) else look.run.loss_start):
             return state._replace(is_varied=True, costs=())
         return state._replace(costs=(*state.costs, cost)[-self.looks :], zeros=zeros)
 
     def _by_costs(self, state: ConstantLabelsState, look: Look) -> Sequence[Sighting]:
-        picture = look.picture
-        if len(state.costs) < self.looks or not picture.is_alone:
+        run = look.run
+        if len(state.costs) < self.looks or not run.is_alone:
             return ()
         message = (
             f"one constant answer to all examples has a loss of {amount(state.costs[-1])}: "
             "all targets that the loss compares with are the same"
         )
-        is_unlearned = picture.val_best > self.unlearned * min(picture.loss_start, picture.val_first)
-        is_unlearned |= not picture.num_evaluations and state.zeros > self.nothing * picture.loss_start
+        is_unlearned = run.val_best > self.unlearned * min(run.loss_start, run.val_first)
+        is_unlearned |= not run.num_evaluations and state.zeros > self.nothing * run.loss_start
         severity = Severity.WARNING if self._is_perfect(look) and is_unlearned else Severity.INFO
         return (Sighting(severity, message, since=0),)
 
     def _is_perfect(self, look: Look) -> bool:
-        return has_level(look) and look.picture.progress > self.gone
+        return has_level(look) and look.run.progress > self.gone

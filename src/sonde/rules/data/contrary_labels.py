@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount
-from sonde.rules.generalisation.evaluations import Evaluations
-from sonde.rules.levels import has_level, untrained
+from sonde.rules.history.evaluations import Evaluations
+from sonde.rules.history.level import has_level, untrained
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 
 
@@ -82,7 +82,7 @@ class ContraryLabels:
 
     def step(self, state: ContraryLabelsState, look: Look) -> tuple[ContraryLabelsState, Sequence[Sighting]]:
         """Look at one more step."""
-        before, seen = state.num, look.picture.evaluations
+        before, seen = state.num, look.run.evaluations
         state = state._replace(num=seen.num)
         if seen.num == before or seen.num < 2:
             return state, ()
@@ -90,11 +90,11 @@ class ContraryLabels:
         ratio = training / validation if validation > 0 else math.nan
         if seen.num == 2:
             state = state._replace(first=ratio)
-        picture = look.picture
-        if seen.num < self.least or picture.num_losses < 200 or not has_level(look):
+        run = look.run
+        if seen.num < self.least or run.num_losses < 200 or not has_level(look):
             return state, ()
-        reference = untrained(picture)
-        error = picture.loss_scale / math.sqrt(min(seen.steps[-1] - seen.steps[-2], 50))
+        reference = untrained(run)
+        error = run.loss_scale / math.sqrt(min(seen.steps[-1] - seen.steps[-2], 50))
         if not (ratio > self.opened * max(state.first, 1.0) and training > validation + 3 * error):
             return state, ()
         settled = training > max(self.high * reference, 0.95 * seen.trainings[-4]) and ratio > self.apart
@@ -106,7 +106,7 @@ class ContraryLabels:
             f"before ({amount(validation)}); at the second evaluation it was {amount(state.first)} times that loss"
         )
         evidence = (
-            Evidence(tag="loss", step=look.scene.step, value=training, expected=validation),
+            Evidence(tag="loss", step=look.view.step, value=training, expected=validation),
             Evidence(tag="val/loss", step=seen.steps[-2], value=validation, expected=reference),
         )
         return state, (Sighting(Severity.WARNING, message, evidence=evidence, since=seen.steps[0]),)

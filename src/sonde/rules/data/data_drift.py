@@ -103,10 +103,10 @@ class DataDrift:
 
     def step(self, state: DataDriftState, look: Look) -> tuple[DataDriftState, Sequence[Sighting]]:
         """Look at one more batch, where there is one."""
-        found = look.scene.value("val/loss")
+        found = look.view.value("val/loss")
         if math.isfinite(found):
-            state = state._replace(validations=(*state.validations, (look.scene.step, found))[-_MOST_EVALUATIONS:])
-        means, stds = look.scene.layers("batch/mean"), look.scene.layers("batch/std")
+            state = state._replace(validations=(*state.validations, (look.view.step, found))[-_MOST_EVALUATIONS:])
+        means, stds = look.view.layers("batch/mean"), look.view.layers("batch/std")
         if means is None or stds is None:
             return state, ()
         known, deviations = dict(state.inputs), dict(zip(stds.names, stds.values.tolist(), strict=True))
@@ -115,7 +115,7 @@ class DataDrift:
             std = deviations.get(name, math.nan)
             if not (math.isfinite(mean) and math.isfinite(std)):
                 continue
-            known[name], complete = _extended(known.get(name, ()), Block(look.scene.step, mean, std))
+            known[name], complete = _extended(known.get(name, ()), Block(look.view.step, mean, std))
             if complete and (sighting := self._judge(name, complete, look, state.validations)):
                 sightings.append(sighting)
         return state._replace(inputs=tuple(known.items())), sightings
@@ -149,19 +149,19 @@ class DataDrift:
             return None
         _, quantity, cut, before, after = best
         word, tag = ("mean", "batch/mean") if quantity == 1 else ("standard deviation", "batch/std")
-        picture = look.picture
-        hurt = picture.loss_best > 0 and picture.loss_smooth > self.rise * picture.loss_best
+        run = look.run
+        hurt = run.loss_best > 0 and run.loss_smooth > self.rise * run.loss_best
         # A loss that has been rising since long before, or began to long after, is not the drift's doing.
         reach = max(self.reach, 3 * (looks[-1].step - looks[-2].step))
-        hurt = hurt and 2 * picture.best_step > looks[cut].step >= look.scene.step - reach
+        hurt = hurt and 2 * run.best_step > looks[cut].step >= look.view.step - reach
         # Nor is it hurt where the new data are learned already, and only the average of the loss is still high.
-        hurt = hurt and picture.loss > 0.3 * picture.loss_smooth
+        hurt = hurt and run.loss > 0.3 * run.loss_smooth
         hurt = hurt or _turns(validations, looks[cut].step)
         message = (
             f"the {word} of input `{name}` moved from {amount(before)} to {amount(after)} by step {looks[cut].step:,}"
         )
-        evidence = Evidence(tag=f"{tag}@{name}", step=look.scene.step, value=after, expected=before)
-        severity = Severity.WARNING if hurt and not picture.acts else Severity.INFO
+        evidence = Evidence(tag=f"{tag}@{name}", step=look.view.step, value=after, expected=before)
+        severity = Severity.WARNING if hurt and not run.acts else Severity.INFO
         return Sighting(severity, message, (name,), (evidence,), since=looks[cut].step)
 
 

@@ -89,12 +89,12 @@ class LabelsInOrder:
 
     def step(self, state: LabelsInOrderState, look: Look) -> tuple[LabelsInOrderState, Sequence[Sighting]]:
         """Look at the targets of one more batch, where they were measured."""
-        scene = look.scene
-        if "batch/size" in scene and scene.value("batch/size") != state.size:
-            state = state._replace(size=scene.value("batch/size"))
-        if math.isfinite(trivial := scene.value("loss/trivial")):
-            state = state._replace(costs=(*state.costs, (trivial, scene.value("loss/zeros")))[-_MOST:])
-        entropy, mean, deviation = (scene.value(f"label/{what}") for what in ("entropy", "mean", "std"))
+        view = look.view
+        if "batch/size" in view and view.value("batch/size") != state.size:
+            state = state._replace(size=view.value("batch/size"))
+        if math.isfinite(trivial := view.value("loss/trivial")):
+            state = state._replace(costs=(*state.costs, (trivial, view.value("loss/zeros")))[-_MOST:])
+        entropy, mean, deviation = (view.value(f"label/{what}") for what in ("entropy", "mean", "std"))
         if math.isfinite(entropy):
             state = state._replace(entropies=(*state.entropies, entropy)[-_MOST:])
         elif math.isfinite(mean) and math.isfinite(deviation):
@@ -102,7 +102,7 @@ class LabelsInOrder:
             state = state._replace(means=means, deviations=deviations)
         elif not math.isfinite(trivial):
             return state, ()
-        if not (state.size >= self.size and look.picture.is_alone) or look.picture.acts:
+        if not (state.size >= self.size and look.run.is_alone) or look.run.acts:
             return state, ()
         found = self._of_classes(state, look) or self._of_numbers(state, look) or self._of_costs(state, look)
         return state, () if found is None else (found,)
@@ -117,7 +117,7 @@ class LabelsInOrder:
         message = (
             f"{percent(float(pure))} of the last {len(entropies)} batches hold one class only, others hold several"
         )
-        evidence = Evidence(tag="label/entropy", step=look.scene.step, value=state.entropies[-1])
+        evidence = Evidence(tag="label/entropy", step=look.view.step, value=state.entropies[-1])
         return Sighting(Severity.WARNING, message, evidence=(evidence,))
 
     def _of_costs(self, state: LabelsInOrderState, look: Look) -> Sighting | None:
@@ -136,7 +136,7 @@ class LabelsInOrder:
             f"targets are alike within a batch and differ between batches: over {len(zeros)} batches, one constant "
             f"answer to each costs {amount(float(trivial.mean()))}, answers of zero {amount(float(zeros.mean()))}"
         )
-        evidence = Evidence(tag="loss/trivial", step=look.scene.step, value=float(trivial[-1]))
+        evidence = Evidence(tag="loss/trivial", step=look.view.step, value=float(trivial[-1]))
         return Sighting(Severity.WARNING, message, evidence=(evidence,))
 
     def _of_numbers(self, state: LabelsInOrderState, look: Look) -> Sighting | None:
@@ -153,5 +153,5 @@ class LabelsInOrder:
             f"targets differ by {amount(math.sqrt(between))} from batch to batch and by {amount(math.sqrt(within))} "
             "within a batch: they come in order"
         )
-        evidence = Evidence(tag="label/mean", step=look.scene.step, value=state.means[-1])
+        evidence = Evidence(tag="label/mean", step=look.view.step, value=state.means[-1])
         return Sighting(Severity.WARNING, message, evidence=(evidence,))

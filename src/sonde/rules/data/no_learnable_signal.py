@@ -9,11 +9,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount
-from sonde.rules.course import Course, line_through
-from sonde.rules.falls import most_fall
-from sonde.rules.levels import has_level
+from sonde.rules.history.block_means import BlockMeans, line_through
+from sonde.rules.history.level import has_level
+from sonde.rules.history.most_fall import most_fall
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
-from sonde.rules.standing import Standing, stand
+from sonde.rules.sticky_fact import StickyFact, kept
 from sonde.signals.phases import Phase
 
 _SETTLED = 2
@@ -29,7 +29,7 @@ _BETTER = 0.05
 class NoLearnableSignalState(NamedTuple):
     """The entropy of the labels where preflight saw them, and for how many steps the loss has stood there."""
 
-    labels: Standing = Standing()
+    labels: StickyFact = StickyFact()
     num_steps: int = 0
 
 
@@ -110,23 +110,23 @@ class NoLearnableSignal:
 
     def step(self, state: NoLearnableSignalState, look: Look) -> tuple[NoLearnableSignalState, Sequence[Sighting]]:
         """Look at one more loss."""
-        picture = look.picture
-        labels = stand(state.labels, look, "labels")
+        run = look.run
+        labels = kept(state.labels, look, "labels")
         if labels is not state.labels:
             state = state._replace(labels=labels)
-        if picture.shares.num_values:
+        if run.shares.num_values:
             return self._by_shares(state, look)
-        trivial = picture.trivial if picture.trivial > 0 else labels.value
-        is_known = trivial > 0 and 0.2 * trivial < picture.loss_start < 5 * trivial  # else another kind of loss
-        floor = trivial * (1 - self.band) if is_known else picture.loss_start * (1 - 3 * self.band)
-        by_validation = picture.num_evaluations >= _MANY
+        trivial = run.trivial if run.trivial > 0 else labels.value
+        is_known = trivial > 0 and 0.2 * trivial < run.loss_start < 5 * trivial  # else another kind of loss
+        floor = trivial * (1 - self.band) if is_known else run.loss_start * (1 - 3 * self.band)
+        by_validation = run.num_evaluations >= _MANY
         stands = (
-            picture.num_losses >= self.warmup
+            run.num_losses >= self.warmup
             and has_level(look)
-            and (picture.loss_best > floor or (by_validation and picture.loss_smooth > 0.8 * picture.loss_start))
-            and picture.loss_smooth < 1.2 * (trivial if is_known else picture.loss_start)
-            and (by_validation or not picture.is_falling)
-            and not picture.val_best < floor
+            and (run.loss_best > floor or (by_validation and run.loss_smooth > 0.8 * run.loss_start))
+            and run.loss_smooth < 1.2 * (trivial if is_known else run.loss_start)
+            and (by_validation or not run.is_falling)
+            and not run.val_best < floor
             and self._works(look)
         )
         num = state.num_steps + 1 if stands else 0
@@ -134,13 +134,13 @@ class NoLearnableSignal:
             state = state._replace(num_steps=num)
         if num < self.patience:
             return state, ()
-        descent = picture.course.descent()
+        trend = run.losses.trend()
         # A start above what ignoring the inputs gives comes down to it without any signal.
-        from_above = is_known and descent is not None and descent.first > 1.01 * trivial
-        if descent is not None and descent.t < -3 and not (from_above or by_validation):
+        from_above = is_known and trend is not None and trend.first > 1.01 * trivial
+        if trend is not None and trend.t < -3 and not (from_above or by_validation):
             return state, ()
-        is_sure = by_validation or most_fall(picture.course) < self.hidden * picture.loss_start
-        expected = trivial if is_known else picture.loss_start
+        is_sure = by_validation or most_fall(run.losses) < self.hidden * run.loss_start
+        expected = trivial if is_known else run.loss_start
         word = "guessing" if is_known else "its start"
         return state, (self._sighting(look, word, expected, num, is_sure),)
 
@@ -148,49 +148,47 @@ class NoLearnableSignal:
         self, state: NoLearnableSignalState, look: Look
     ) -> tuple[NoLearnableSignalState, Sequence[Sighting]]:
         """Look at what is left of the cost of guessing, by the targets themselves."""
-        picture = look.picture
-        if picture.num_losses < self.soon or picture.phase is Phase.WARMUP or not has_level(look):
+        run = look.run
+        if run.num_losses < self.soon or run.phase is Phase.WARMUP or not has_level(look):
             return state, ()
         if not self._works(look):
             return state, ()
-        shares = _since_settled(picture.shares)
+        shares = _since_settled(run.shares)
         if len(shares.means) < _FEWEST:
             return state, ()
         mean, error = _level(shares.means[len(shares.means) // 2 :])
         slope, slope_error = line_through(shares.means)
-        if picture.val_best < (1 - _BETTER) * picture.trivial:
+        if run.val_best < (1 - _BETTER) * run.trivial:
             return state, ()
-        by_heart = picture.num_evaluations >= self.evaluations and picture.val_best < 1.3 * picture.trivial
+        by_heart = run.num_evaluations >= self.evaluations and run.val_best < 1.3 * run.trivial
         by_heart = by_heart and mean < 0.7
-        stands = 1 - self.near - 2 * error < mean < 1.3 and slope >= -2 * slope_error and not picture.is_falling
+        stands = 1 - self.near - 2 * error < mean < 1.3 and slope >= -2 * slope_error and not run.is_falling
         if not (stands or by_heart):
             return state, ()
         is_sure = by_heart or mean - 2 * error > 1 - self.hidden
         what = "guessing"
-        return state, (self._sighting(look, what, picture.trivial, self.patience, is_sure),)
+        return state, (self._sighting(look, what, run.trivial, self.patience, is_sure),)
 
     def _works(self, look: Look) -> bool:
         """Whether gradients arrive and weights move, have come some way, and not all in one direction."""
-        picture = look.picture
+        run = look.run
         return (
-            picture.grad_median > self.least_gradient * picture.grad_start
-            and not picture.ratio < self.least_ratio
-            and not picture.travelled < self.least_way
-            and not picture.grad_cosine > self.most_cosine
+            run.grad_median > self.least_gradient * run.grad_start
+            and not run.ratio < self.least_ratio
+            and not run.travelled < self.least_way
+            and not run.grad_cosine > self.most_cosine
         )
 
     def _sighting(self, look: Look, word: str, expected: float, num: int, is_sure: bool) -> Sighting:
-        picture = look.picture
+        run = look.run
         message = (
-            f"the loss of {amount(picture.loss_smooth)} is not clearly better than {word} ({amount(expected)}), "
+            f"the loss of {amount(run.loss_smooth)} is not clearly better than {word} ({amount(expected)}), "
             "although gradients arrive and weights move"
         )
-        evidence = [Evidence(tag="loss", step=picture.step, value=picture.loss_smooth, expected=expected)]
-        if math.isfinite(picture.grad_norm):
-            evidence.append(
-                Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=picture.grad_start)
-            )
-        since = max(0, picture.step - num)
+        evidence = [Evidence(tag="loss", step=run.step, value=run.loss_smooth, expected=expected)]
+        if math.isfinite(run.grad_norm):
+            evidence.append(Evidence(tag="grad/norm", step=run.step, value=run.grad_norm, expected=run.grad_start))
+        since = max(0, run.step - num)
         severity = Severity.WARNING if is_sure else Severity.INFO
         return Sighting(severity, message, evidence=tuple(evidence), since=since)
 
@@ -202,9 +200,9 @@ def _level(shares: tuple[float, ...]) -> tuple[float, float]:
     return float(later.mean()), float(later.std()) / math.sqrt(len(later))
 
 
-def _since_settled(shares: Course) -> Course:
+def _since_settled(shares: BlockMeans) -> BlockMeans:
     """Without the first looks, and those at which the loss still came down to what guessing costs."""
     means = list(shares.means[-(-_SETTLED // shares.width) :])
     while means and means[0] > 1.05:
         del means[0]
-    return Course(shares.width, tuple(means))
+    return BlockMeans(shares.width, tuple(means))

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from sonde.core.quantities import count
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
-from sonde.rules.standing import Standing, stand
+from sonde.rules.sticky_fact import StickyFact, kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,24 +49,24 @@ class NonfiniteInput:
     quiet_steps: ClassVar[int] = 200
     guide: ClassVar[str] = "explosion"
 
-    def init(self) -> Standing:
+    def init(self) -> StickyFact:
         """Before the first step."""
-        return Standing()
+        return StickyFact()
 
-    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+    def step(self, state: StickyFact, look: Look) -> tuple[StickyFact, Sequence[Sighting]]:
         """Look at the inputs of one more step."""
         known = state.since
-        state = stand(state, look, "nonfinite-input")
-        step, found = look.scene.step, []
-        layers = look.scene.layers("batch/nonfinite")
+        state = kept(state, look, "nonfinite-input")
+        step, found = look.view.step, []
+        layers = look.view.layers("batch/nonfinite")
         if layers is not None:
             found = [
                 (f"batch/nonfinite@{name}", name, value)
                 for name, value in zip(layers.names, layers.values.tolist(), strict=True)
                 if value > 0
             ]
-        if look.scene.value("label/nonfinite") > 0:
-            found.append(("label/nonfinite", "targets", look.scene.value("label/nonfinite")))
+        if look.view.value("label/nonfinite") > 0:
+            found.append(("label/nonfinite", "targets", look.view.value("label/nonfinite")))
         if found:
             evidence = tuple(Evidence(tag=tag, step=step, value=value, expected=0.0) for tag, _, value in found)
             tag, name, num = found[0]

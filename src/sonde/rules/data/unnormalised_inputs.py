@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.quantities import amount
-from sonde.rules.progress import is_hurt
+from sonde.rules.history.progress import is_hurt
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
-from sonde.rules.standing import Standing, stand
+from sonde.rules.sticky_fact import StickyFact, kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,27 +66,27 @@ class UnnormalisedInputs:
     most_offset: float = 20.0
     patience: int = 50
 
-    def init(self) -> Standing:
+    def init(self) -> StickyFact:
         """Before the first step."""
-        return Standing()
+        return StickyFact()
 
-    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+    def step(self, state: StickyFact, look: Look) -> tuple[StickyFact, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        state = stand(state, look, "input-scale", accepts=self._is_off)  # each of several models has its own
+        state = kept(state, look, "input-scale", accepts=self._is_off)  # each of several models has its own
         if state.since < 0:
             return state, ()
-        blown = "loss" in look.scene and not math.isfinite(look.picture.loss)  # it may take fewer than ten steps
-        picture = look.picture
-        lasts = picture.num_losses >= self.patience and not picture.is_solved
-        severity = Severity.WARNING if blown or lasts or is_hurt(picture, soon=True) else Severity.INFO
-        layer = look.scene.kinds.module(state.where[0]) if state.where else "the first layer"
+        blown = "loss" in look.view and not math.isfinite(look.run.loss)  # it may take fewer than ten steps
+        run = look.run
+        lasts = run.num_losses >= self.patience and not run.is_solved
+        severity = Severity.WARNING if blown or lasts or is_hurt(run, soon=True) else Severity.INFO
+        layer = look.view.kinds.module(state.where[0]) if state.where else "the first layer"
         message = f"{layer} gets {' and '.join(self._reasons(state))}"
         return state, (Sighting(severity, message, state.where, since=state.since),)
 
-    def _is_off(self, fact: Standing) -> bool:
+    def _is_off(self, fact: StickyFact) -> bool:
         return bool(self._reasons(fact))
 
-    def _reasons(self, fact: Standing) -> list[str]:
+    def _reasons(self, fact: StickyFact) -> list[str]:
         spread, offset = fact.get("spread"), fact.get("offset") / fact.value if fact.value > 0 else float("nan")
         reasons = []
         if spread > self.most_spread and fact.value > self.least_std:

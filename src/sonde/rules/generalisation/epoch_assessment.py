@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.quantities import share as percent
-from sonde.rules.generalisation.assessment import Assessment, assess
-from sonde.rules.generalisation.epochs import Epochs
+from sonde.rules.history.assessment import Assessment, assess
+from sonde.rules.history.epochs import Epochs
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 
 _CAUSES = {
@@ -79,7 +79,7 @@ class EpochAssessment:
     good_improvement: float = 0.05
 
     def init(self) -> tuple[()]:
-        """Nothing: the picture has the epochs."""
+        """Nothing: the run summary has the epochs."""
         return ()
 
     def assessed(self, epochs: Epochs) -> Assessment:
@@ -100,14 +100,9 @@ class EpochAssessment:
 
     def step(self, state: tuple[()], look: Look) -> tuple[tuple[()], Sequence[Sighting]]:
         """Look at one more step."""
-        epochs = look.picture.epochs
+        epochs = look.run.epochs
         ended = epochs.ended
-        if (
-            not epochs.ended_at(look.scene.step)
-            or ended.num < self.least
-            or look.picture.is_solved
-            or not ended.first > 0
-        ):
+        if not epochs.ended_at(look.view.step) or ended.num < self.least or look.run.is_solved or not ended.first > 0:
             return state, ()
         assessment = self.assessed(epochs)
         if assessment.verdict not in _CAUSES:
@@ -121,7 +116,7 @@ class EpochAssessment:
             f"{assessment.progress} progress; gap to training {percent(assessment.gap)}{rate})"
         )
         evidence = (
-            Evidence(tag="val/loss", step=look.scene.step, value=ended.validations[-1], expected=ended.validations[-2]),
-            Evidence(tag="loss", step=look.scene.step, value=ended.trainings[-1]),
+            Evidence(tag="val/loss", step=look.view.step, value=ended.validations[-1], expected=ended.validations[-2]),
+            Evidence(tag="loss", step=look.view.step, value=ended.trainings[-1]),
         )
         return state, (Sighting(Severity.INFO, message, evidence=evidence),)

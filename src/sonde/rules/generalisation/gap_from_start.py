@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount
-from sonde.rules.generalisation.evaluations import Evaluations
-from sonde.rules.levels import has_level, untrained
+from sonde.rules.history.evaluations import Evaluations
+from sonde.rules.history.level import has_level, untrained
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 
 _RECENT = 10
@@ -99,7 +99,7 @@ class GapFromStart:
 
     def step(self, known: GapFromStartState, look: Look) -> tuple[GapFromStartState, Sequence[Sighting]]:
         """Look at one more loss before the first evaluation, and at evaluations."""
-        loss, state = look.scene.value("loss"), look.picture.evaluations
+        loss, state = look.view.value("loss"), look.run.evaluations
         recent = (*known.recent, loss)[-_RECENT:]
         if state.num == known.num:
             return GapFromStartState(0, recent) if not state.num and math.isfinite(loss) else known, ()
@@ -110,9 +110,9 @@ class GapFromStart:
         if state.num < self.least:
             return known, ()
         validations, trainings = np.array(state.validations), np.array(state.trainings)
-        floor = 0.1 * untrained(look.picture)
+        floor = 0.1 * untrained(look.run)
         above = (validations > self.factor * trainings) & (validations - trainings > floor)
-        now = look.picture.num_losses
+        now = look.run.num_losses
         just = now >= self.judged and (state.num == self.least or now - int(np.diff(state.steps[-2:])[0]) < self.judged)
         if above.all() and (state.num == self.least or just):
             severity = self._severity(state, look) if just else Severity.INFO
@@ -127,18 +127,18 @@ class GapFromStart:
 
     def _is_plain(self, state: Evaluations, look: Look, recent: tuple[float, ...]) -> bool:
         """Whether the gap of the first evaluation is too large for statistics that have yet to settle."""
-        model = look.scene.kinds.model
-        if look.picture.num_losses < self.soon or not has_level(look) or (model and not model.is_batch_normed):
+        model = look.view.kinds.model
+        if look.run.num_losses < self.soon or not has_level(look) or (model and not model.is_batch_normed):
             return False
         training, validation = float(np.nanmean(recent)), state.first
-        reference = float(np.fmax(untrained(look.picture), state.start))
+        reference = float(np.fmax(untrained(look.run), state.start))
         apart = reference - validation < 0.5 * (reference - training)
         return 0 < training < 0.4 * reference and validation > self.plain * training and apart
 
     def _severity(self, state: Evaluations, look: Look) -> Severity:
         """Of a gap that was there at all evaluations so far."""
         validations, trainings = np.array(state.validations), np.array(state.trainings)
-        reference = float(np.fmax(untrained(look.picture), state.start))
+        reference = float(np.fmax(untrained(look.run), state.start))
         learned = reference - trainings[-1]
         if not (has_level(look) and learned >= 0.5 * reference):
             return Severity.INFO
@@ -155,7 +155,7 @@ class GapFromStart:
         validation, training = state.validations[-1], state.trainings[-1]
         message = f"the validation loss is {amount(validation)} and the training loss {amount(training)}: {how}"
         evidence = (
-            Evidence(tag="val/loss", step=look.scene.step, value=validation, expected=training),
-            Evidence(tag="loss", step=look.scene.step, value=training),
+            Evidence(tag="val/loss", step=look.view.step, value=validation, expected=training),
+            Evidence(tag="loss", step=look.view.step, value=training),
         )
         return Sighting(severity, message, evidence=evidence, since=state.steps[0])

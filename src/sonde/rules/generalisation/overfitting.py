@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from sonde.core.quantities import amount
-from sonde.rules.generalisation.evaluations import Evaluations
-from sonde.rules.generalisation.turns import Turn, clear_turn
-from sonde.rules.levels import untrained
+from sonde.rules.history.evaluations import Evaluations
+from sonde.rules.history.level import untrained
+from sonde.rules.history.turns import Turn, clear_turn
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 
 _ENOUGH = 7
@@ -94,7 +94,7 @@ class Overfitting:
 
     def step(self, num: int, look: Look) -> tuple[int, Sequence[Sighting]]:
         """Look at one more evaluation."""
-        state = look.picture.evaluations
+        state = look.run.evaluations
         if state.num == num:
             return state.num, ()
         modes = self._lasting, self._early, self._apart, self._by_heart
@@ -102,7 +102,7 @@ class Overfitting:
         if not found:
             return state.num, ()
         severity, turn = next((one for one in found if one[0].is_alarm), found[0])
-        if not look.picture.is_alone or look.picture.is_moved:
+        if not look.run.is_alone or look.run.is_moved:
             severity = Severity.INFO
         rose = f"rose from {amount(turn.best)} at step {turn.step:,} to {amount(turn.now)}"
         stood = f"has stood at {amount(turn.now)} since step {turn.step:,}"
@@ -111,8 +111,8 @@ class Overfitting:
             f"from {amount(turn.best_training)} to {amount(turn.training)}"
         )
         evidence = (
-            Evidence(tag="val/loss", step=look.scene.step, value=state.validations[-1], expected=turn.best),
-            Evidence(tag="loss", step=look.scene.step, value=turn.training, expected=turn.best_training),
+            Evidence(tag="val/loss", step=look.view.step, value=state.validations[-1], expected=turn.best),
+            Evidence(tag="loss", step=look.view.step, value=turn.training, expected=turn.best_training),
         )
         return state.num, (Sighting(severity, message, evidence=evidence, since=turn.step),)
 
@@ -127,7 +127,7 @@ class Overfitting:
         noise = state.noise if math.isfinite(state.noise) else 0.0
         if len(state.validations) - place >= _ENOUGH:  # the bend of the first descent is no noise
             noise = min(noise, state.noise_since(max(place - 1, 0)))
-        reference = untrained(look.picture)
+        reference = untrained(look.run)
         wide = turn.gap(state.first) > self.wide
         share = 0.5 * self.least_rise if wide and turn.now > 0.3 * reference else self.least_rise
         least = max(3 * noise, 0.02 * abs(best), share * reference if reference > 0 else 0.0)
@@ -135,14 +135,14 @@ class Overfitting:
             return None
         if not training < turn.best_training - 0.05 * abs(turn.best_training):
             return None
-        known = math.isfinite(state.noise) and look.picture.num_losses >= 30
+        known = math.isfinite(state.noise) and look.run.num_losses >= 30
         bad = known and (turn.now > best + 0.1 * abs(best) or wide)
         bad = bad and not best > (1 - self.learned) * reference
         return Severity.WARNING if bad else Severity.INFO, turn
 
     def _early(self, state: Evaluations, look: Look) -> tuple[Severity, Turn] | None:
         """A rise that few evaluations show clearly."""
-        reference = max(untrained(look.picture), state.first)
+        reference = max(untrained(look.run), state.first)
         turn = clear_turn(state, reference, self.early_rise)
         if turn is None:
             return None
@@ -152,7 +152,7 @@ class Overfitting:
 
     def _apart(self, state: Evaluations, look: Look) -> tuple[Severity, Turn] | None:
         """A gap that few evaluations show: training has halved since validation was best."""
-        validations, reference = state.validations, max(untrained(look.picture), state.first)
+        validations, reference = state.validations, max(untrained(look.run), state.first)
         place = int(np.argmin(validations))
         turn = Turn(
             state.steps[place], validations[place], state.trainings[place], validations[-1], state.trainings[-1]
@@ -167,7 +167,7 @@ class Overfitting:
             return None
         before, now, training = state.validations[-3], state.validations[-1], state.trainings[-1]
         turn = Turn(state.steps[-3], before, state.trainings[-3], now, training)
-        reference = max(untrained(look.picture), state.first)
+        reference = max(untrained(look.run), state.first)
         stands = now > max(self.by_heart * training, 0.07 * reference, 0.95 * before) > 0
         return (Severity.WARNING, turn) if stands and training < 0.15 * reference and _began_alike(state) else None
 

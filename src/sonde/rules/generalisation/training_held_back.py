@@ -9,8 +9,8 @@ import numpy as np
 
 from sonde.core.quantities import amount
 from sonde.core.quantities import share as percent
-from sonde.rules.generalisation.evaluations import Evaluations
-from sonde.rules.levels import has_level, untrained
+from sonde.rules.history.evaluations import Evaluations
+from sonde.rules.history.level import has_level, untrained
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 
 
@@ -77,13 +77,13 @@ class TrainingHeldBack:
 
     def step(self, num: int, look: Look) -> tuple[int, Sequence[Sighting]]:
         """Look at one more evaluation."""
-        state = look.picture.evaluations
+        state = look.run.evaluations
         if state.num == num or state.num < self.least or not has_level(look):
             return state.num, ()
-        picture = look.picture
-        validation, training, reference = state.validations[-2], state.trainings[-1], untrained(picture)
-        error = picture.loss_scale / math.sqrt(min(state.steps[-1] - state.steps[-2], 50))
-        if not (picture.num_losses >= 200 and training > validation + 3 * error):
+        run = look.run
+        validation, training, reference = state.validations[-2], state.trainings[-1], untrained(run)
+        error = run.loss_scale / math.sqrt(min(state.steps[-1] - state.steps[-2], 50))
+        if not (run.num_losses >= 200 and training > validation + 3 * error):
             return state.num, ()
         late = training > max(self.held * reference, validation / 0.95) and state.first > 0.95 * state.first_training
         if not (late or self._stands(state, reference)):
@@ -93,7 +93,7 @@ class TrainingHeldBack:
             f"above the validation loss of the evaluation before ({amount(validation)})"
         )
         evidence = (
-            Evidence(tag="loss", step=look.scene.step, value=training, expected=validation),
+            Evidence(tag="loss", step=look.view.step, value=training, expected=validation),
             Evidence(tag="val/loss", step=state.steps[-2], value=validation, expected=reference),
         )
         return state.num, (Sighting(Severity.WARNING, message, evidence=evidence, since=state.steps[0]),)

@@ -10,9 +10,9 @@ import numpy as np
 
 from sonde.core.quantities import amount, count
 from sonde.core.quantities import share as percent
-from sonde.rules.depth import latest_typical
-from sonde.rules.generalisation.evaluations import Evaluations
-from sonde.rules.levels import has_level, untrained
+from sonde.rules.history.evaluations import Evaluations
+from sonde.rules.history.level import has_level, untrained
+from sonde.rules.layer_depth import latest_typical
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
@@ -97,18 +97,16 @@ class Underfitting:
 
     def step(self, num: int, look: Look) -> tuple[int, Sequence[Sighting]]:
         """Look at one more evaluation."""
-        state = look.picture.evaluations
+        state = look.run.evaluations
         if state.num == num or state.num < self.least or not has_level(look):
             return state.num, ()
         # The first losses of a log with a row an epoch are those of whole epochs: its first validation is higher.
-        reference = float(np.fmax(untrained(look.picture), state.first))
-        if not look.picture.trivial > 0:
+        reference = float(np.fmax(untrained(look.run), state.first))
+        if not look.run.trivial > 0:
             reference = float(np.fmax(reference, state.start))
         validation, training = state.validations[-1], state.trainings[-1]
         widest = 1.1 * min(max(1.0, state.first / state.first_training), 1.25) * training
-        constant = (
-            look.picture.phase not in (Phase.WARMUP, Phase.DECAY) and not look.picture.lr < 0.9 * look.picture.lr_peak
-        )
+        constant = look.run.phase not in (Phase.WARMUP, Phase.DECAY) and not look.run.lr < 0.9 * look.run.lr_peak
         fast = reference - state.first > 2 * (state.first - validation)  # a line from start to end is LOS007's
         crawls = constant and fast and _crawls(state)
         least = (self.left if crawls else self.high) * reference
@@ -124,13 +122,13 @@ class Underfitting:
             f"({percent(training / reference)})"
         )
         evidence = (
-            Evidence(tag="val/loss", step=look.scene.step, value=validation, expected=reference),
-            Evidence(tag="loss", step=look.scene.step, value=training, expected=reference),
+            Evidence(tag="val/loss", step=look.view.step, value=validation, expected=reference),
+            Evidence(tag="loss", step=look.view.step, value=training, expected=reference),
         )
-        lasts = state.num >= self.warning and look.picture.num_losses > 100
+        lasts = state.num >= self.warning and look.run.num_losses > 100
         settled = not crawls and validation < self.settled * reference and _has_settled(state, reference)
         # Of a loss whose floor is not known (the likelihood of a generative model) a third may be all there is.
-        unknown = not look.picture.trivial > 0
+        unknown = not look.run.trivial > 0
         gets_on = unknown and not crawls and validation < 0.7 * reference and min(rates) > 0.015
         high = lasts and not (settled or gets_on) and not _may_be_tuned(look)
         severity = Severity.WARNING if high else Severity.INFO
@@ -155,16 +153,16 @@ def _has_settled(state: Evaluations, reference: float) -> bool:
     A model that is too small ends so, and as well any model on a task whose targets are partly chance: most are. Labels
     that are wrong in training only leave training above validation, and that is no such end.
     """
-    course = np.array([reference, *state.validations])
-    falls = -np.diff(course)
+    blocks = np.array([reference, *state.validations])
+    falls = -np.diff(blocks)
     slows = falls[-2:].mean() < 0.5 * falls[:2].mean()
-    still = abs(falls[-1]) < 0.02 * course[-2]
+    still = abs(falls[-1]) < 0.02 * blocks[-2]
     return bool(slows and still and state.trainings[-1] < 1.15 * state.validations[-1])
 
 
 def _may_be_tuned(look: Look) -> bool:
     """Whether it may be that the model came trained: then its start is not what it is without training."""
-    picture = look.picture
-    if picture.trivial > 0 or math.isfinite(picture.log_z):
-        return picture.came_trained
-    return picture.progress > 0.2 and latest_typical(look.scenes, "update/ratio") < 5e-4
+    run = look.run
+    if run.trivial > 0 or math.isfinite(run.log_z):
+        return run.came_trained
+    return run.progress > 0.2 and latest_typical(look.views, "update/ratio") < 5e-4

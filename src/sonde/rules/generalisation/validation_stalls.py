@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from sonde.core.quantities import amount, count
 from sonde.core.quantities import share as percent
-from sonde.rules.generalisation.assessment import assess
-from sonde.rules.levels import has_level
+from sonde.rules.history.assessment import assess
+from sonde.rules.history.level import has_level
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 
 
@@ -58,15 +58,15 @@ class ValidationStalls:
     patience: int = 3
 
     def init(self) -> tuple[()]:
-        """Nothing: the picture has the epochs."""
+        """Nothing: the run summary has the epochs."""
         return ()
 
     def step(self, state: tuple[()], look: Look) -> tuple[tuple[()], Sequence[Sighting]]:
         """Look at one more step."""
-        ended = look.picture.epochs.ended
-        if not look.picture.epochs.ended_at(look.scene.step) or ended.num < self.least:
+        ended = look.run.epochs.ended
+        if not look.run.epochs.ended_at(look.view.step) or ended.num < self.least:
             return state, ()
-        if look.picture.is_solved or not has_level(look) or not min(ended.trainings) > 0:
+        if look.run.is_solved or not has_level(look) or not min(ended.trainings) > 0:
             return state, ()
         found = assess(
             ended.validations,
@@ -89,8 +89,8 @@ class ValidationStalls:
             f"and the training loss {_moved(before, training)}{lasting}"
         )
         evidence = (
-            Evidence(tag="val/loss", step=look.scene.step, value=ended.validations[-1], expected=ended.validations[-2]),
-            Evidence(tag="loss", step=look.scene.step, value=training, expected=before),
+            Evidence(tag="val/loss", step=look.view.step, value=ended.validations[-1], expected=ended.validations[-2]),
+            Evidence(tag="loss", step=look.view.step, value=training, expected=before),
         )
         return state, (Sighting(Severity.INFO, message, evidence=evidence, since=ended.steps[-2]),)
 

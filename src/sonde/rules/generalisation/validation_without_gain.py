@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, count
-from sonde.rules.generalisation.evaluations import Evaluations
-from sonde.rules.levels import has_level, left
+from sonde.rules.history.evaluations import Evaluations
+from sonde.rules.history.level import has_level, left
 from sonde.rules.losses.loss_plateau import MEANINGS
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 from sonde.signals import lines
@@ -81,18 +81,18 @@ class ValidationWithoutGain:
         self, state: ValidationWithoutGainState, look: Look
     ) -> tuple[ValidationWithoutGainState, Sequence[Sighting]]:
         """Look at one more step."""
-        scene, seen = look.scene, look.picture.evaluations
+        view, seen = look.view, look.run.evaluations
         if seen.num == state.num:
             return state, ()
         now, training = seen.validations[-1], seen.trainings[-1]
         if not now >= state.best - self.least_gain * abs(state.best):
-            fresh = Evaluations().taken(scene.step, training, now)
-            return ValidationWithoutGainState(seen.num, fresh, now, scene.step, training), ()
-        state = state._replace(num=seen.num, since=state.since.taken(scene.step, training, now))
-        steps = scene.step - state.best_step
+            fresh = Evaluations().taken(view.step, training, now)
+            return ValidationWithoutGainState(seen.num, fresh, now, view.step, training), ()
+        state = state._replace(num=seen.num, since=state.since.taken(view.step, training, now))
+        steps = view.step - state.best_step
         if steps < self.patience_steps or state.since.num <= self.least:
             return state, ()
-        if _falls(state.since) or (look.picture.is_solved and state.best < self.gone * look.picture.loss_start):
+        if _falls(state.since) or (look.run.is_solved and state.best < self.gone * look.run.loss_start):
             return state, ()
         kind = _kind(look)
         message = (
@@ -102,8 +102,8 @@ class ValidationWithoutGain:
         )
         message += "" if kind is Stall.UNKNOWN else f"; the training loss is {MEANINGS[kind]}"
         evidence = (
-            Evidence(tag="val/loss", step=scene.step, value=now, expected=state.best),
-            Evidence(tag="loss", step=scene.step, value=training, expected=state.best_training),
+            Evidence(tag="val/loss", step=view.step, value=now, expected=state.best),
+            Evidence(tag="loss", step=view.step, value=training, expected=state.best_training),
         )
         return state, (Sighting(Severity.INFO, message, evidence=evidence, since=state.best_step),)
 
@@ -118,9 +118,7 @@ def _falls(since: Evaluations) -> bool:
 
 def _kind(look: Look) -> Stall:
     """Of the standstill, as far as the training's own loss and gradients tell."""
-    picture = look.picture
-    share = left(picture) if has_level(look) else math.nan
-    kinds = stall(
-        np.array([share]), np.array([picture.grad_median / picture.grad_start]), np.array([picture.grad_cosine])
-    )
+    run = look.run
+    share = left(run) if has_level(look) else math.nan
+    kinds = stall(np.array([share]), np.array([run.grad_median / run.grad_start]), np.array([run.grad_cosine]))
     return Stall(int(kinds[0]))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, share
-from sonde.rules.progress import is_slow, is_stuck
+from sonde.rules.history.progress import is_slow, is_stuck
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 
 
@@ -77,22 +77,22 @@ class AlwaysClipped:
 
     def step(self, state: AlwaysClippedState, look: Look) -> tuple[AlwaysClippedState, Sequence[Sighting]]:
         """Look at one more step."""
-        picture = look.picture
-        factor = look.scene.value("clip/factor")
+        run = look.run
+        factor = look.view.value("clip/factor")
         if not math.isfinite(factor):
             return state, ()
         state = state._replace(num_clips=state.num_clips + 1)
-        if not (picture.clip_share > self.share and picture.clip_factor < self.factor):
+        if not (run.clip_share > self.share and run.clip_factor < self.factor):
             return state._replace(since=-1), ()
-        state = state._replace(since=state.since if state.since >= 0 else picture.step)
+        state = state._replace(since=state.since if state.since >= 0 else run.step)
         if state.num_clips < self.patience:
             return state, ()
-        slow = is_stuck(picture, soon=picture.clip_factor < self.hopeless) or is_slow(picture)
-        severity = Severity.WARNING if slow and picture.clip_factor < self.harsh else Severity.INFO
-        limit = look.scene.value("clip/limit")
+        slow = is_stuck(run, soon=run.clip_factor < self.hopeless) or is_slow(run)
+        severity = Severity.WARNING if slow and run.clip_factor < self.harsh else Severity.INFO
+        limit = look.view.value("clip/limit")
         message = (
-            f"nearly every gradient is clipped, to {share(picture.clip_factor)} of its norm on average "
-            f"(limit {amount(limit)}, norm before the clip {amount(picture.grad_norm)})"
+            f"nearly every gradient is clipped, to {share(run.clip_factor)} of its norm on average "
+            f"(limit {amount(limit)}, norm before the clip {amount(run.grad_norm)})"
         )
         evidence = look.evidence("clip/factor", factor, 1.0)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import count, share
-from sonde.rules.levels import has_level
+from sonde.rules.history.level import has_level
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
@@ -65,17 +65,17 @@ class BatchesScatter:
 
     def step(self, state: BatchesScatterState, look: Look) -> tuple[BatchesScatterState, Sequence[Sighting]]:
         """Look at one more loss, and at the batch where it was measured."""
-        picture = look.picture
-        size = look.scene.value("batch/samples" if "batch/samples" in look.scene else "batch/size")
+        run = look.run
+        size = look.view.value("batch/samples" if "batch/samples" in look.view else "batch/size")
         if math.isfinite(size) and size != state.size:
             state = BatchesScatterState(size)
-        if picture.num_losses < 100 or picture.num_losses % 50 or "loss" not in look.scene:
+        if run.num_losses < 100 or run.num_losses % 50 or "loss" not in look.view:
             return state, ()
-        few = 0 < state.size * max(picture.accumulation, 1.0) <= self.size
-        scatter = picture.loss_scale / picture.loss_median if picture.loss_median > 0 else math.nan
-        if not (few and scatter > self.scatter and has_level(look)) or picture.is_solved:
+        few = 0 < state.size * max(run.accumulation, 1.0) <= self.size
+        scatter = run.loss_scale / run.loss_median if run.loss_median > 0 else math.nan
+        if not (few and scatter > self.scatter and has_level(look)) or run.is_solved:
             return state, ()
         batch = count(int(state.size), "example")
         message = f"losses of batches of {batch} scatter by {share(scatter)} of their median"
-        evidence = look.evidence("loss", picture.loss_scale, picture.loss_median)
+        evidence = look.evidence("loss", run.loss_scale, run.loss_median)
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

@@ -9,9 +9,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, count
-from sonde.rules.depth import latest_matrices, matrices, slope
-from sonde.rules.picture import Picture
-from sonde.rules.progress import is_hurt, is_lost
+from sonde.rules.history.progress import is_hurt, is_lost
+from sonde.rules.history.run_summary import RunSummary
+from sonde.rules.layer_depth import latest_matrices, matrices, slope
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 from sonde.signals.growth import Growth, GrowthState
 
@@ -109,58 +109,56 @@ class ExplodingGradients:
 
     def step(self, state: ExplodingGradientsState, look: Look) -> tuple[ExplodingGradientsState, Sequence[Sighting]]:
         """Look at one more norm, and at the layers where they were measured."""
-        picture, seen = look.picture, []
-        norm = picture.grad_norm
+        run, seen = look.run, []
+        norm = run.grad_norm
         if math.isfinite(norm):
-            growth = _GROWTH.take(state.growth, np.array([norm]), look.scene.step)
+            growth = _GROWTH.take(state.growth, np.array([norm]), look.view.step)
             first = state.first_largest
-            if picture.num_losses <= 5:
+            if run.num_losses <= 5:
                 first = float(np.fmax(first, norm))
             state = state._replace(growth=growth, recent=(*state.recent, norm)[-4:], first_largest=first)
-            past = picture.grad_start
-            if norm > self.growth * past and norm > self.large and self._grows_steadily(growth, picture):
-                severity = Severity.CRITICAL if norm > 1000 * past and is_lost(picture) else Severity.WARNING
-                seen.append(self._say(picture, severity, f"is {amount(norm / past)} times its start and growing", past))
-            seen += self._burst(state, picture)
-            state, pairs = self._tails(state, picture)
+            past = run.grad_start
+            if norm > self.growth * past and norm > self.large and self._grows_steadily(growth, run):
+                severity = Severity.CRITICAL if norm > 1000 * past and is_lost(run) else Severity.WARNING
+                seen.append(self._say(run, severity, f"is {amount(norm / past)} times its start and growing", past))
+            seen += self._burst(state, run)
+            state, pairs = self._tails(state, run)
             seen += pairs
-            seen += self._beginning(state, picture)
+            seen += self._beginning(state, run)
         state, thrown = self._thrown(state, look)
         state, deep = self._depth(state, look)
         return state, (*seen, *thrown, *deep)
 
-    def _grows_steadily(self, state: GrowthState, picture: Picture) -> bool:
+    def _grows_steadily(self, state: GrowthState, run: RunSummary) -> bool:
         growth = _GROWTH.judge(state)
-        soon = is_hurt(picture) or growth.earliest[0] < self.horizon
+        soon = is_hurt(run) or growth.earliest[0] < self.horizon
         return bool(growth.r_squared[0] >= 0.8 and growth.rate[0] > 0 and soon)
 
-    def _say(self, picture: Picture, severity: Severity, text: str, expected: float) -> Sighting:
-        evidence = Evidence(tag="grad/norm", step=picture.step, value=picture.grad_norm, expected=expected)
-        return Sighting(severity, f"the gradient norm, now {amount(picture.grad_norm)}, {text}", evidence=(evidence,))
+    def _say(self, run: RunSummary, severity: Severity, text: str, expected: float) -> Sighting:
+        evidence = Evidence(tag="grad/norm", step=run.step, value=run.grad_norm, expected=expected)
+        return Sighting(severity, f"the gradient norm, now {amount(run.grad_norm)}, {text}", evidence=(evidence,))
 
-    def _burst(self, state: ExplodingGradientsState, picture: Picture) -> list[Sighting]:
+    def _burst(self, state: ExplodingGradientsState, run: RunSummary) -> list[Sighting]:
         norms = state.recent
-        usual = picture.grad_median if math.isfinite(picture.grad_median) else picture.grad_start
+        usual = run.grad_median if math.isfinite(run.grad_median) else run.grad_start
         doubled = all(later >= 2 * earlier for earlier, later in itertools.pairwise(norms))
         if len(norms) < 4 or not doubled or not norms[-1] > self.growth * usual:
             return []
-        level = picture.loss_median if math.isfinite(picture.loss_median) else picture.loss_start
+        level = run.loss_median if math.isfinite(run.loss_median) else run.loss_start
         # The norms of small batches that are all but learned lie decades apart.
-        stands_out = not picture.grad_z < 6
-        if not ((picture.loss > 1.2 * abs(level) and stands_out) or is_lost(picture)):
+        stands_out = not run.grad_z < 6
+        if not ((run.loss > 1.2 * abs(level) and stands_out) or is_lost(run)):
             return []
         severity = Severity.CRITICAL if norms[-1] > 100 * self.growth * usual else Severity.WARNING
-        return [self._say(picture, severity, "has at least doubled at each of the last three steps", usual)]
+        return [self._say(run, severity, "has at least doubled at each of the last three steps", usual)]
 
-    def _tails(
-        self, state: ExplodingGradientsState, picture: Picture
-    ) -> tuple[ExplodingGradientsState, list[Sighting]]:
-        is_high = picture.grad_z > 6 and picture.grad_norm > 3 * picture.grad_median
-        spike = picture.step if is_high and not state.is_high else state.spike_step
-        followed = tuple(step for step in state.followed if picture.step - step < 256) if state.followed else ()
-        jumped = picture.loss_z > 5 and picture.loss > 0.7 * picture.loss_start > 0 and not picture.is_falling
-        jumped = jumped and picture.is_measure
-        if spike >= 0 and jumped and picture.step - spike <= 5:
+    def _tails(self, state: ExplodingGradientsState, run: RunSummary) -> tuple[ExplodingGradientsState, list[Sighting]]:
+        is_high = run.grad_z > 6 and run.grad_norm > 3 * run.grad_median
+        spike = run.step if is_high and not state.is_high else state.spike_step
+        followed = tuple(step for step in state.followed if run.step - step < 256) if state.followed else ()
+        jumped = run.loss_z > 5 and run.loss > 0.7 * run.loss_start > 0 and not run.is_falling
+        jumped = jumped and run.is_measure
+        if spike >= 0 and jumped and run.step - spike <= 5:
             followed, spike = (*followed, spike)[-16:], -1
         new_pair = followed != state.followed and len(followed) >= self.pairs
         if (spike, is_high, followed) != (state.spike_step, state.is_high, state.followed):
@@ -168,42 +166,38 @@ class ExplodingGradients:
         if not new_pair:
             return state, []
         text = f"spiked {count(len(followed), 'time')} within 256 steps, each time followed by a jump of the loss"
-        return state, [self._say(picture, Severity.WARNING, text, picture.grad_median)._replace(since=followed[0])]
+        return state, [self._say(run, Severity.WARNING, text, run.grad_median)._replace(since=followed[0])]
 
-    def _beginning(self, state: ExplodingGradientsState, picture: Picture) -> list[Sighting]:
-        if (
-            picture.num_losses != 150
-            or picture.is_solved
-            or not state.first_largest > self.growth * picture.grad_median
-        ):
+    def _beginning(self, state: ExplodingGradientsState, run: RunSummary) -> list[Sighting]:
+        if run.num_losses != 150 or run.is_solved or not state.first_largest > self.growth * run.grad_median:
             return []
-        times = state.first_largest / picture.grad_median
-        severity = Severity.WARNING if is_hurt(picture) else Severity.INFO
+        times = state.first_largest / run.grad_median
+        severity = Severity.WARNING if is_hurt(run) else Severity.INFO
         text = f"was {amount(times)} times as large in one of the first five steps, which threw the weights far"
-        return [self._say(picture, severity, text, state.first_largest)._replace(since=1)]
+        return [self._say(run, severity, text, state.first_largest)._replace(since=1)]
 
     def _thrown(self, state: ExplodingGradientsState, look: Look) -> tuple[ExplodingGradientsState, list[Sighting]]:
-        picture = look.picture
-        if picture.num_losses <= 10 and not state.thrown:
-            ratios, sizes = look.scene.layers("update/ratio"), latest_matrices(look.scenes, "grad/rms")
+        run = look.run
+        if run.num_losses <= 10 and not state.thrown:
+            ratios, sizes = look.view.layers("update/ratio"), latest_matrices(look.views, "grad/rms")
             if ratios is not None and sizes is not None and len(sizes.names) > 1:
                 size = dict(zip(*sizes[:2], strict=True))
                 for name, ratio in zip(*ratios[:2], strict=True):
                     if 1 <= ratio < np.inf and size.get(name, 0.0) > 10 * sizes.values[-1]:
                         state = state._replace(thrown=name, thrown_by=float(ratio))
-        falls = 10 * picture.grad_median < state.first_largest
-        if not state.thrown or picture.num_losses != 40 or picture.is_solved or not falls:
+        falls = 10 * run.grad_median < state.first_largest
+        if not state.thrown or run.num_losses != 40 or run.is_solved or not falls:
             return state, []
         text = f"was {amount(state.first_largest)} in the first five steps, which changed `{state.thrown}` by "
         text += f"{amount(state.thrown_by)} times its own norm"
-        sighting = self._say(picture, Severity.WARNING, text, state.first_largest)
+        sighting = self._say(run, Severity.WARNING, text, state.first_largest)
         return state, [sighting._replace(where=(state.thrown,), since=1)]
 
     def _depth(self, state: ExplodingGradientsState, look: Look) -> tuple[ExplodingGradientsState, list[Sighting]]:
-        layers = look.scene.layers("grad/rms")
+        layers = look.view.layers("grad/rms")
         if layers is None:
             return state, []
-        deep = matrices(layers, look.scenes)
+        deep = matrices(layers, look.views)
         line = slope(deep.values)
         found = line is not None and line.per_layer < 0 and line.r_squared > 0.6 and line.first > 100 * line.last
         state = state._replace(num_deep=state.num_deep + 1 if found else 0)
@@ -214,7 +208,7 @@ class ExplodingGradients:
             f"{amount(line.first)} at the first weight matrix, {amount(line.last)} at the last"
         )
         evidence = look.evidence(f"grad/rms@{deep.names[0]}", line.first, line.last)
-        severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
+        severity = Severity.WARNING if is_hurt(look.run) else Severity.INFO
         return state, [Sighting(severity, message, where=deep.names[:3], evidence=(evidence,))]
 
 

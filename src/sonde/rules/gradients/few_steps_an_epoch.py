@@ -66,11 +66,11 @@ class FewStepsAnEpoch:
 
     def step(self, state: FewStepsAnEpochState, look: Look) -> tuple[FewStepsAnEpochState, Sequence[Sighting]]:
         """Look at the size of the batch, and at the epoch where one ends."""
-        scene = look.scene
-        size = scene.value("batch/samples" if "batch/samples" in scene else "batch/size")
+        view = look.view
+        size = view.value("batch/samples" if "batch/samples" in view else "batch/size")
         if math.isfinite(size) and size != state.size:
             state = state._replace(size=size)
-        steps = scene.value("epoch/steps")
+        steps = view.value("epoch/steps")
         if not steps > 0:
             return state, ()
         few = steps <= self.steps and state.size >= self.size

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, share
-from sonde.rules.progress import is_hurt
+from sonde.rules.history.progress import is_hurt
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.drift import Drift, DriftOut, DriftState
 
@@ -154,12 +154,12 @@ class GainDrift:
 
     def step(self, state: GainDriftState, look: Look) -> tuple[GainDriftState, Sequence[Sighting]]:
         """Look at one more check, where there is one."""
-        gain = look.scene.value("gain/mean")
+        gain = look.view.value("gain/mean")
         up, risen = self.checked(state.up, gain)
         if risen is None:
             return self._after(state, look)
         down, fallen = self._drift().step(state.down, np.array([1 / gain]))
-        blocks = look.scenes.latest("gain/block")
+        blocks = look.views.latest("gain/block")
         if blocks is None:
             return GainDriftState(up, down), ()
         depth = int(np.isfinite(blocks.values).sum())
@@ -171,12 +171,12 @@ class GainDrift:
         way = risen if gain > 1 else fallen
         steep = beyond and bool(way.rise[0] > self.threshold and way.num_rises[0] >= 2)
         drifts = drifts or steep
-        since = look.scene.step if not (drifts or beyond) else state.since if state.since >= 0 else look.scene.step
+        since = look.view.step if not (drifts or beyond) else state.since if state.since >= 0 else look.view.step
         before = state.drifted
         state = GainDriftState(
             up, down, num_beyond, since if drifts or beyond else -1, num_given_back=state.num_given_back
         )
-        if look.picture.is_thriving and not beyond:  # gains change most while much is learned
+        if look.run.is_thriving and not beyond:  # gains change most while much is learned
             return state._replace(since=-1), ()
         if not (drifts or num_beyond >= 3):
             return state, ()
@@ -187,32 +187,32 @@ class GainDrift:
         message = f"the mean gradient gain of {depth} blocks{drift if drifts else ' is'} {amount(gain)} "
         message += f"(limit {amount(limit)}); together they multiply the gradient by {amount(whole)}"
         outside = steep or (drifts and beyond and (gain > 1) == bool(risen.drifting[0]))
-        past = outside and gain > 1 and look.picture.is_alone
-        outside = outside and look.picture.is_alone and look.picture.is_measure and not look.picture.is_thriving
+        past = outside and gain > 1 and look.run.is_alone
+        outside = outside and look.run.is_alone and look.run.is_measure and not look.run.is_thriving
         # Before 100 losses nobody knows whether they fall, unless they have risen.
-        has_risen = not look.picture.loss_smooth < 1.1 * look.picture.loss_best
-        outside = outside and (look.picture.num_losses >= 100 or has_risen)
-        hurt = beyond and is_hurt(look.picture)
+        has_risen = not look.run.loss_smooth < 1.1 * look.run.loss_best
+        outside = outside and (look.run.num_losses >= 100 or has_risen)
+        hurt = beyond and is_hurt(look.run)
         severity = Severity.WARNING if outside or hurt else Severity.INFO
         order = np.argsort(blocks.values if gain > 1 else -blocks.values)[::-1]
         where = tuple(blocks.names[place] for place in order[:3] if np.isfinite(blocks.values[place]))
         average = self.numbers(state.up).moving_average
         evidence = look.evidence("gain/mean", gain, average)
         sighting = Sighting(severity, message, where=where, evidence=(evidence,), since=state.since)
-        if past and (look.picture.is_thriving or before.step >= 0):
-            state = state._replace(drifted=Drifted(look.scene.step, gain, average, message, where))
+        if past and (look.run.is_thriving or before.step >= 0):
+            state = state._replace(drifted=Drifted(look.view.step, gain, average, message, where))
         return state, (sighting,)
 
     def _after(self, state: GainDriftState, look: Look) -> tuple[GainDriftState, Sequence[Sighting]]:
         """Look at a loss between two checks, which may be far apart."""
-        picture, drifted = look.picture, state.drifted
-        if drifted.step < 0 or not (math.isfinite(picture.loss) and picture.loss_start > 0):
+        run, drifted = look.run, state.drifted
+        if drifted.step < 0 or not (math.isfinite(run.loss) and run.loss_start > 0):
             return state, ()
-        gone = picture.loss_smooth > 0.5 * (picture.loss_start + picture.loss_best)
+        gone = run.loss_smooth > 0.5 * (run.loss_start + run.loss_best)
         state = state._replace(num_given_back=state.num_given_back + 1 if gone else 0)
         if state.num_given_back < self.patience:
             return state, ()
-        gained = f"since then the loss rose from {amount(picture.loss_best)} to {amount(picture.loss_smooth)}"
+        gained = f"since then the loss rose from {amount(run.loss_best)} to {amount(run.loss_smooth)}"
         message = f"{drifted.message}; {gained}"
         evidence = Evidence(tag="gain/mean", step=drifted.step, value=drifted.gain, expected=drifted.average)
         return state, (Sighting(Severity.WARNING, message, drifted.where, (evidence,), state.since),)

@@ -7,10 +7,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount
-from sonde.rules.depth import kind_of, matrices, slope
-from sonde.rules.progress import is_hurt
+from sonde.rules.history.progress import is_hurt
+from sonde.rules.layer_depth import kind_of, matrices, slope
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
-from sonde.rules.scene import Layers
+from sonde.rules.step_view import Layers
 
 
 class GradientImbalanceState(NamedTuple):
@@ -73,10 +73,10 @@ class GradientImbalance:
 
     def step(self, state: GradientImbalanceState, look: Look) -> tuple[GradientImbalanceState, Sequence[Sighting]]:
         """Look at the layers where they were measured."""
-        layers = look.scene.layers("grad/rms")
+        layers = look.view.layers("grad/rms")
         if layers is None:
             return state, ()
-        widest = self._widest(_dense(matrices(layers, look.scenes), look.scenes.latest("grad/zeros")))
+        widest = self._widest(_dense(matrices(layers, look.views), look.views.latest("grad/zeros")))
         state = GradientImbalanceState(state.num_looks + 1 if widest is not None else 0)
         if widest is None or state.num_looks < self.num_looks:
             return state, ()
@@ -88,7 +88,7 @@ class GradientImbalance:
             f"`{widest.names[small]}` ({amount(low)})"
         )
         evidence = look.evidence(f"grad/rms@{widest.names[large]}", high, low)
-        severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
+        severity = Severity.WARNING if is_hurt(look.run) else Severity.INFO
         where = (widest.names[large], widest.names[small])
         return state, (Sighting(severity, message, where=where, evidence=(evidence,)),)
 

@@ -7,9 +7,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.records import Float64
-from sonde.rules.depth import latest_matrices
+from sonde.rules.history.tracking import spread
+from sonde.rules.layer_depth import latest_matrices
 from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
-from sonde.rules.tracking import spread
 from sonde.signals.peers import against_peers
 
 
@@ -79,7 +79,7 @@ class GradientShape:
 
     def step(self, state: GradientShapeState, look: Look) -> tuple[GradientShapeState, Sequence[Sighting]]:
         """Look at the parameters whose turn it is."""
-        now, layers = look.scene.layers("grad/p50"), latest_matrices(look.scenes, "grad/p50")
+        now, layers = look.view.layers("grad/p50"), latest_matrices(look.views, "grad/p50")
         if now is None or layers is None:
             return state, ()
         p1, p25, p50, p75, p99 = (_percentile(look, layers.names, q) for q in (1, 25, 50, 75, 99))
@@ -113,7 +113,7 @@ class GradientShape:
 
 
 def _percentile(look: Look, names: tuple[str, ...], q: int) -> Float64:
-    layers = latest_matrices(look.scenes, f"grad/p{q}")
+    layers = latest_matrices(look.views, f"grad/p{q}")
     if layers is None:
         return np.full(len(names), np.nan)
     return layers.values if layers.names == names else spread(layers, names)

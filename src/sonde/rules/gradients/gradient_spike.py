@@ -9,7 +9,7 @@ import numpy as np
 
 from sonde.core.quantities import amount
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
-from sonde.rules.scene import Layers
+from sonde.rules.step_view import Layers
 
 _FIRST = 5
 
@@ -82,18 +82,18 @@ class GradientSpike:
 
     def step(self, state: GradientSpikeState, look: Look) -> tuple[GradientSpikeState, Sequence[Sighting]]:
         """Look at one more norm."""
-        picture = look.picture
-        if len(state.starts) < _FIRST and math.isfinite(picture.loss):
-            state = state._replace(starts=(*state.starts, picture.loss))
-        spikes = picture.grad_z > self.score and picture.grad_norm > self.least * picture.grad_median
+        run = look.run
+        if len(state.starts) < _FIRST and math.isfinite(run.loss):
+            state = state._replace(starts=(*state.starts, run.loss))
+        spikes = run.grad_z > self.score and run.grad_norm > self.least * run.grad_median
         if spikes:
-            where = self._where(look.scene.layers("grad/norm"))
-            state = state._replace(step=picture.step, norm=picture.grad_norm, usual=picture.grad_median, where=where)
-        if state.step < 0 or (picture.step - state.step > self.patience and not state.num_out):
+            where = self._where(look.view.layers("grad/norm"))
+            state = state._replace(step=run.step, norm=run.grad_norm, usual=run.grad_median, where=where)
+        if state.step < 0 or (run.step - state.step > self.patience and not state.num_out):
             return state, ()
-        rise = picture.loss - picture.loss_median
-        out = picture.loss_z > self.score and rise > 0.2 * abs(picture.loss_median)
-        out = out and picture.loss > max(state.starts)
+        rise = run.loss - run.loss_median
+        out = run.loss_z > self.score and rise > 0.2 * abs(run.loss_median)
+        out = out and run.loss > max(state.starts)
         state = state._replace(num_out=state.num_out + 1 if out else 0)
         followed = state.num_out >= self.lasting
         if not (spikes or followed):
@@ -102,9 +102,9 @@ class GradientSpike:
         message = f"the gradient norm was {amount(state.norm)}, {times} times its usual value"
         evidence = [Evidence(tag="grad/norm", step=state.step, value=state.norm, expected=state.usual)]
         if followed:
-            message += f", and the loss rose from {amount(picture.loss_median)} to {amount(picture.loss)}"
-            evidence.append(look.evidence("loss", picture.loss, picture.loss_median))
-        severity = Severity.WARNING if followed and picture.is_upset else Severity.INFO
+            message += f", and the loss rose from {amount(run.loss_median)} to {amount(run.loss)}"
+            evidence.append(look.evidence("loss", run.loss, run.loss_median))
+        severity = Severity.WARNING if followed and run.is_upset else Severity.INFO
         where = tuple(state.where)
         return state, (Sighting(severity, message, where=where, evidence=tuple(evidence), since=state.step),)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
-from sonde.rules.cosines import take_cosine, typical
+from sonde.rules.history.cosines import take_cosine, typical
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
-from sonde.rules.progress import is_stuck
+from sonde.rules.history.progress import is_stuck
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
@@ -67,18 +67,18 @@ class GradientsVanish:
 
     def step(self, state: GradientsVanishState, look: Look) -> tuple[GradientsVanishState, Sequence[Sighting]]:
         """Look at one more norm."""
-        picture = look.picture
-        if "grad/norm" not in look.scene:
+        run = look.run
+        if "grad/norm" not in look.view:
             return state, ()
-        small = picture.grad_norm < self.share * picture.grad_start or picture.grad_norm == 0
-        if not small or picture.is_solved:
+        small = run.grad_norm < self.share * run.grad_start or run.grad_norm == 0
+        if not small or run.is_solved:
             return self.init(), ()
-        state = GradientsVanishState(state.num_small + 1, state.since if state.num_small else picture.step)
-        if state.num_small < self.patience or picture.is_falling or picture.num_losses < 100:
+        state = GradientsVanishState(state.num_small + 1, state.since if state.num_small else run.step)
+        if state.num_small < self.patience or run.is_falling or run.num_losses < 100:
             return state, ()
-        start, norm = picture.grad_start, picture.grad_norm
+        start, norm = run.grad_start, run.grad_norm
         change = f"fell from {amount(start)} to {amount(norm)}" if norm < start else f"is {amount(norm)}"
-        message = f"the gradient norm {change}, while the loss is {amount(picture.loss)}"
+        message = f"the gradient norm {change}, while the loss is {amount(run.loss)}"
         evidence = look.evidence("grad/norm", norm, start)
-        severity = Severity.WARNING if is_stuck(picture) else Severity.INFO
+        severity = Severity.WARNING if is_stuck(run) else Severity.INFO
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)

@@ -7,9 +7,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount
-from sonde.rules.depth import matrices, slope
-from sonde.rules.picture import Picture
-from sonde.rules.progress import is_stuck
+from sonde.rules.history.progress import is_stuck
+from sonde.rules.history.run_summary import RunSummary
+from sonde.rules.layer_depth import matrices, slope
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
@@ -92,19 +92,19 @@ class GradientsVanishWithDepth:
         self, state: GradientsVanishWithDepthState, look: Look
     ) -> tuple[GradientsVanishWithDepthState, Sequence[Sighting]]:
         """Look at the layers where they were measured, and at the loss in between."""
-        layers = look.scene.layers("grad/rms")
+        layers = look.view.layers("grad/rms")
         if layers is not None:
-            deep = matrices(layers, look.scenes)
+            deep = matrices(layers, look.views)
             line = slope(deep.values)
             found = line is not None and line.r_squared > self.fit and line.first < self.share * line.last
-            since = state.since if state.num_looks else look.scene.step
-            first = state.first_look if state.first_look >= 0 else look.scene.step
+            since = state.since if state.num_looks else look.view.step
+            first = state.first_look if state.first_look >= 0 else look.view.step
             state = GradientsVanishWithDepthState(*((state.num_looks + 1, since) if found else (0, -1)), first)
-        if state.num_looks < self.num_looks or (layers is None and look.picture.num_losses != 100):
+        if state.num_looks < self.num_looks or (layers is None and look.run.num_losses != 100):
             return state, ()
-        known = layers if layers is not None else look.scenes.latest("grad/rms")
+        known = layers if layers is not None else look.views.latest("grad/rms")
         assert known is not None
-        deep = matrices(known, look.scenes)
+        deep = matrices(known, look.views)
         line = slope(deep.values)
         if line is None:
             return state, ()
@@ -115,13 +115,13 @@ class GradientsVanishWithDepth:
         evidence = look.evidence(f"grad/rms@{deep.names[0]}", line.first, line.last)
         nothing = line.first < self.share**2 * line.last
         hopeless = state.num_looks >= 5 and state.since == state.first_look and nothing
-        alarm = is_stuck(look.picture, soon=nothing) or (hopeless and _has_not_begun(look.picture))
+        alarm = is_stuck(look.run, soon=nothing) or (hopeless and _has_not_begun(look.run))
         severity = Severity.WARNING if alarm else Severity.INFO
         return state, (Sighting(severity, message, where=deep.names[:3], evidence=(evidence,), since=state.since),)
 
 
-def _has_not_begun(picture: Picture) -> bool:
+def _has_not_begun(run: RunSummary) -> bool:
     """Whether the loss is after 40 steps where it was, at a rate that is no longer rising."""
-    if picture.num_losses < 40 or picture.phase is Phase.WARMUP or not picture.loss_start > 0:
+    if run.num_losses < 40 or run.phase is Phase.WARMUP or not run.loss_start > 0:
         return False
-    return picture.loss_best > 0.9 * picture.loss_start
+    return run.loss_best > 0.9 * run.loss_start

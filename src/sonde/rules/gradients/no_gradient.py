@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import count
-from sonde.rules.progress import is_hurt
+from sonde.rules.history.progress import is_hurt
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 
 
@@ -80,17 +80,17 @@ class NoGradient:
 
     def step(self, state: NoGradientState, look: Look) -> tuple[NoGradientState, Sequence[Sighting]]:
         """Look at the layers where they were measured."""
-        scene = look.scene
-        for fact in scene.facts:
+        view = look.view
+        for fact in view.facts:
             if fact.kind == "preflight" and fact.data.get("check") == "frozen-parameter":
                 names = frozenset(map(str, fact.data.get("where") or ()))
                 many = int(fact.data.get("num") or 0) > len(names)
                 state = state._replace(frozen=state.frozen | names, frozen_others=state.frozen_others or many)
-        updates = scene.layers("update/norm")
+        updates = view.layers("update/norm")
         if updates is not None:
             still = {name for name, norm in zip(updates.names, updates.values, strict=True) if norm == 0}
             state = state._replace(still=(state.still | still) - (set(updates.names) - still))
-        gradients, weights = scene.layers("grad/norm"), scene.layers("weight/norm")
+        gradients, weights = view.layers("grad/norm"), view.layers("weight/norm")
         if gradients is not None and weights is not None:
             given = dict(zip(gradients.names, gradients.values.tolist(), strict=True))
             alive = state.alive | {name for name, norm in given.items() if norm != 0}
@@ -105,14 +105,14 @@ class NoGradient:
         if not state.alive or not state.num_looks:
             return state, ()
         absent = () if state.frozen_others else tuple(name for name in state.absent if name not in state.frozen)
-        sure = state.num_looks > 1 or (scene.step >= self.first_steps and state.still & set(absent))
+        sure = state.num_looks > 1 or (view.step >= self.first_steps and state.still & set(absent))
         if absent and sure:
-            severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
+            severity = Severity.WARNING if is_hurt(look.run) else Severity.INFO
             said = f"{_named(absent)} never had a gradient"
             evidence = look.evidence(f"weight/norm@{absent[0]}", _weight(look, absent[0]))
             return state, (Sighting(severity, said, where=absent, evidence=(evidence,), since=1),)
         if state.zero and state.num_looks >= self.num_looks:
-            severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
+            severity = Severity.WARNING if is_hurt(look.run) else Severity.INFO
             said = f"{_named(state.zero)} always had a gradient of exactly zero"
             evidence = look.evidence(f"grad/norm@{state.zero[0]}", 0.0)
             return state, (Sighting(severity, said, where=state.zero, evidence=(evidence,), since=1),)
@@ -125,5 +125,5 @@ def _named(names: tuple[str, ...]) -> str:
 
 
 def _weight(look: Look, name: str) -> float:
-    latest = look.scenes.latest("weight/norm")
+    latest = look.views.latest("weight/norm")
     return float("nan") if latest is None else float(latest.values[latest.names.index(name)])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, count, share
-from sonde.rules.cosines import take_cosine, typical
+from sonde.rules.history.cosines import take_cosine, typical
 from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 from sonde.signals.phases import Phase
 
@@ -70,20 +70,20 @@ class NoiseDominated:
 
     def step(self, state: NoiseDominatedState, look: Look) -> tuple[NoiseDominatedState, Sequence[Sighting]]:
         """Look at one more step."""
-        picture = look.picture
+        run = look.run
         cosines = take_cosine(state.cosines, look)
-        batch = look.scene.value("batch/size") if "batch/size" in look.scene else state.batch
+        batch = look.view.value("batch/size") if "batch/size" in look.view else state.batch
         cosine = typical(cosines, 2)
         limited = (
-            picture.num_losses >= 200
-            and 0.2 < picture.progress < 0.7
+            run.num_losses >= 200
+            and 0.2 < run.progress < 0.7
             and not batch >= 32
-            and not picture.is_falling
-            and not picture.is_solved
-            and picture.loss_scale > self.scatter * abs(picture.loss_median)
-            and picture.phase in (Phase.CONSTANT, Phase.UNKNOWN)
-            and picture.step - picture.phase_start >= 100
-            and picture.lr > 0.99 * picture.lr_peak
+            and not run.is_falling
+            and not run.is_solved
+            and run.loss_scale > self.scatter * abs(run.loss_median)
+            and run.phase in (Phase.CONSTANT, Phase.UNKNOWN)
+            and run.step - run.phase_start >= 100
+            and run.lr > 0.99 * run.lr_peak
         )
         looked = cosines is not state.cosines
         num_steps = state.num_steps + 1 if limited and abs(cosine) < 2 * self.cosine else 0
@@ -95,7 +95,7 @@ class NoiseDominated:
         size = f" of {count(int(batch), 'example')}" if math.isfinite(batch) else ""
         message = f"noise dominates the gradient: the noise scale is {scale} the batch{size} (cosine {amount(cosine)})"
         if lasting:
-            scatter = share(picture.loss_scale / abs(picture.loss_median))
+            scatter = share(run.loss_scale / abs(run.loss_median))
             message += f"; the loss scatters by {scatter} and no longer falls"
         severity = Severity.WARNING if lasting else Severity.INFO
         return state, (Sighting(severity, message, evidence=(look.evidence("grad/cosine", cosines[-1]),)),)

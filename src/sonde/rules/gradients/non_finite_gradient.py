@@ -64,27 +64,27 @@ class NonFiniteGradient:
 
     def step(self, state: NonFiniteGradientState, look: Look) -> tuple[NonFiniteGradientState, Sequence[Sighting]]:
         """Look at one more step."""
-        scene = look.scene
-        if any(fact.kind == "skipped-step" for fact in scene.facts) and "amp/scale" in scene:
+        view = look.view
+        if any(fact.kind == "skipped-step" for fact in view.facts) and "amp/scale" in view:
             return state, ()
-        whole = "grad/norm" in scene and not math.isfinite(scene.value("grad/norm"))
-        counts, norms = scene.layers("grad/nonfinite"), scene.layers("grad/norm")
+        whole = "grad/norm" in view and not math.isfinite(view.value("grad/norm"))
+        counts, norms = view.layers("grad/nonfinite"), view.layers("grad/norm")
         where: tuple[str, ...] = ()
         num_all = len(counts.names if counts is not None else norms.names if norms is not None else ())
         if counts is not None:
             where = tuple(name for name, count in zip(counts.names, counts.values, strict=True) if count > 0)
         elif norms is not None:
             where = tuple(name for name, norm in zip(norms.names, norms.values, strict=True) if not math.isfinite(norm))
-        if not (whole or where or scene.value("grad/nonfinite") > 0):
-            is_looked_at = "grad/norm" in scene or norms is not None or counts is not None
-            return NonFiniteGradientState(state.since, scene.step) if is_looked_at else state, ()
-        since = state.since if state.since >= 0 else scene.step
+        if not (whole or where or view.value("grad/nonfinite") > 0):
+            is_looked_at = "grad/norm" in view or norms is not None or counts is not None
+            return NonFiniteGradientState(state.since, view.step) if is_looked_at else state, ()
+        since = state.since if state.since >= 0 else view.step
         tag = f"grad/nonfinite@{where[0]}" if where and counts is not None else "grad/norm"
-        value = scene.value("grad/norm") if tag == "grad/norm" else _count(look, where[0])
+        value = view.value("grad/norm") if tag == "grad/norm" else _count(look, where[0])
         evidence = look.evidence(tag, value)
         message = "the gradient holds NaN or infinite values"
-        unseen = state.since < 0 <= state.sound < scene.step - 1
-        is_spread = not math.isfinite(scene.value("loss")) if "loss" in scene else unseen
+        unseen = state.since < 0 <= state.sound < view.step - 1
+        is_spread = not math.isfinite(view.value("loss")) if "loss" in view else unseen
         if len(where) == 1 and not is_spread:
             message = f"the gradient of parameter `{where[0]}` holds NaN or infinite values"
         elif where:
@@ -100,6 +100,6 @@ class NonFiniteGradient:
 
 
 def _count(look: Look, name: str) -> float:
-    counts = look.scene.layers("grad/nonfinite")
+    counts = look.view.layers("grad/nonfinite")
     assert counts is not None
     return float(counts.values[counts.names.index(name)])

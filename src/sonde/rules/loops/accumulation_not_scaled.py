@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from sonde.core.quantities import count
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
-from sonde.rules.standing import Standing, stand
+from sonde.rules.sticky_fact import StickyFact, kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,16 +48,16 @@ class AccumulationNotScaled:
     }
     quiet_steps: ClassVar[int] = 100
 
-    def init(self) -> Standing:
+    def init(self) -> StickyFact:
         """Before the first step."""
-        return Standing()
+        return StickyFact()
 
-    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+    def step(self, state: StickyFact, look: Look) -> tuple[StickyFact, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        state = stand(state, look, "accumulation-not-scaled")
+        state = kept(state, look, "accumulation-not-scaled")
         if state.since < 0:
             return state, ()
         num = count(state.value, "micro-batch", "micro-batches")
         message = f"the gradients of {num} are added up without dividing the loss by their number{state.at}"
-        evidence = look.evidence("loss/num_micro", look.picture.accumulation)
+        evidence = look.evidence("loss/num_micro", look.run.accumulation)
         return state, (Sighting(Severity.WARNING, message, evidence=(evidence,), since=state.since),)

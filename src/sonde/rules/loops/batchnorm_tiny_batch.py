@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from sonde.core.quantities import count
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
-from sonde.rules.standing import Standing, stand
+from sonde.rules.sticky_fact import StickyFact, kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,13 +47,13 @@ class BatchnormTinyBatch:
     quiet_steps: ClassVar[int] = 100
     guide: ClassVar[str] = "validation-rising"
 
-    def init(self) -> Standing:
+    def init(self) -> StickyFact:
         """Before the first step."""
-        return Standing()
+        return StickyFact()
 
-    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+    def step(self, state: StickyFact, look: Look) -> tuple[StickyFact, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        state = stand(state, look, "batchnorm-few-values")
+        state = kept(state, look, "batchnorm-few-values")
         if state.since < 0:
             return state, ()
         message = f"batch norm normalises over only {count(state.value, 'value')} a channel"

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from sonde.core.quantities import count, share
 from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
-from sonde.rules.standing import Standing, stand
+from sonde.rules.sticky_fact import StickyFact, kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,13 +53,13 @@ class DisconnectedParameter:
 
     least_share: float = 0.02
 
-    def init(self) -> Standing:
+    def init(self) -> StickyFact:
         """Before the first step."""
-        return Standing()
+        return StickyFact()
 
-    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+    def step(self, state: StickyFact, look: Look) -> tuple[StickyFact, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        state = stand(state, look, "disconnected-parameter", "idle-parameter")
+        state = kept(state, look, "disconnected-parameter", "idle-parameter")
         if state.since < 0:
             return state, ()
         is_idle = dict(state.more).get("check") == "idle-parameter"

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from sonde.core.quantities import count, share
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
-from sonde.rules.standing import Standing, stand
+from sonde.rules.sticky_fact import StickyFact, kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,13 +56,13 @@ class FrozenLayer:
     most_fresh: float = 0.5
     least: float = 0.02
 
-    def init(self) -> Standing:
+    def init(self) -> StickyFact:
         """Before the first step."""
-        return Standing()
+        return StickyFact()
 
-    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+    def step(self, state: StickyFact, look: Look) -> tuple[StickyFact, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        state = stand(state, look, "frozen-parameter", "zero-rate")
+        state = kept(state, look, "frozen-parameter", "zero-rate")
         if state.since < 0 or state.value < self.least:
             return state, ()
         fresh = state.get("fresh")

@@ -6,14 +6,14 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import count, share
 from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
-from sonde.rules.standing import Standing, stand
+from sonde.rules.sticky_fact import StickyFact, kept
 
 
 class ParameterNotInOptimizerState(NamedTuple):
     """What was said of parameters without an optimiser, and of an optimiser without steps."""
 
-    outside: Standing = Standing()
-    idle: Standing = Standing()
+    outside: StickyFact = StickyFact()
+    idle: StickyFact = StickyFact()
     has_stepped: bool = False
     """Whether that one made a step after all."""
 
@@ -73,10 +73,10 @@ class ParameterNotInOptimizer:
         self, state: ParameterNotInOptimizerState, look: Look
     ) -> tuple[ParameterNotInOptimizerState, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        outside, idle = stand(state.outside, look, "parameter-not-in-optimizer"), state.idle
+        outside, idle = kept(state.outside, look, "parameter-not-in-optimizer"), state.idle
         if not state.has_stepped:
-            idle = stand(idle, look, "idle-optimizer")
-        name, rates = str(dict(idle.more).get("name", "")), look.scene.layers("lr")
+            idle = kept(idle, look, "idle-optimizer")
+        name, rates = str(dict(idle.more).get("name", "")), look.view.layers("lr")
         state = ParameterNotInOptimizerState(
             outside, idle, state.has_stepped or (idle.since >= 0 and rates is not None and name in rates.names)
         )
@@ -87,7 +87,7 @@ class ParameterNotInOptimizer:
                 f"{'is' if outside.num == 1 else 'are'} in no optimiser ({share(outside.value)} of the model)"
             )
             sightings.append(Sighting(Severity.WARNING, message, outside.where, since=outside.since))
-        elif idle.since >= 0 and not state.has_stepped and look.scene.step >= self.patience:
+        elif idle.since >= 0 and not state.has_stepped and look.view.step >= self.patience:
             message = f"the optimiser `{name}` never makes a step, though its parameters get gradients"
             sightings.append(Sighting(Severity.WARNING, message, idle.where, since=idle.since))
         return state, sightings

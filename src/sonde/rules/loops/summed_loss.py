@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.core.quantities import amount
-from sonde.rules.progress import is_hurt
+from sonde.rules.history.progress import is_hurt
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
-from sonde.rules.standing import Standing, stand
+from sonde.rules.sticky_fact import StickyFact, kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,19 +59,19 @@ class SummedLoss:
     }
     quiet_steps: ClassVar[int] = 100
 
-    def init(self) -> Standing:
+    def init(self) -> StickyFact:
         """Before the first step."""
-        return Standing()
+        return StickyFact()
 
-    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+    def step(self, state: StickyFact, look: Look) -> tuple[StickyFact, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        state = stand(state, look, "summed-loss")
-        if state.since < 0 or look.scenes.latest("optimizer/beta2") is not None:
+        state = kept(state, look, "summed-loss")
+        if state.since < 0 or look.views.latest("optimizer/beta2") is not None:
             return state, ()
-        severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
-        picture = look.picture
-        change = f"from {amount(picture.loss_first)} to {amount(picture.loss)}"
-        verb = "rose" if picture.loss > picture.loss_first else "went"
+        severity = Severity.WARNING if is_hurt(look.run) else Severity.INFO
+        run = look.run
+        change = f"from {amount(run.loss_first)} to {amount(run.loss)}"
+        verb = "rose" if run.loss > run.loss_first else "went"
         message = f"the loss is a sum over the batch, not a mean{state.at}; the loss {verb} {change}"
-        evidence = look.evidence("loss", look.picture.loss, look.picture.loss_start)
+        evidence = look.evidence("loss", look.run.loss, look.run.loss_start)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)

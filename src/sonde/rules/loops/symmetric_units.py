@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from sonde.core.quantities import count
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
-from sonde.rules.standing import Standing, stand
+from sonde.rules.sticky_fact import StickyFact, kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,13 +48,13 @@ class SymmetricUnits:
     quiet_steps: ClassVar[int] = 100
     guide: ClassVar[str] = "layer-not-learning"
 
-    def init(self) -> Standing:
+    def init(self) -> StickyFact:
         """Before the first step."""
-        return Standing()
+        return StickyFact()
 
-    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+    def step(self, state: StickyFact, look: Look) -> tuple[StickyFact, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        state = stand(state, look, "symmetric-units")
+        state = kept(state, look, "symmetric-units")
         if state.since < 0:
             return state, ()
         matrices = count(state.num, "weight matrix", "weight matrices")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
-from sonde.rules.standing import Standing, stand
+from sonde.rules.sticky_fact import StickyFact, kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,13 +42,13 @@ class ZeroGradMisplaced:
     }
     quiet_steps: ClassVar[int] = 100
 
-    def init(self) -> Standing:
+    def init(self) -> StickyFact:
         """Before the first step."""
-        return Standing()
+        return StickyFact()
 
-    def step(self, state: Standing, look: Look) -> tuple[Standing, Sequence[Sighting]]:
+    def step(self, state: StickyFact, look: Look) -> tuple[StickyFact, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        state = stand(state, look, "zero-grad-misplaced")
+        state = kept(state, look, "zero-grad-misplaced")
         if state.since < 0:
             return state, ()
         message = f"gradients are cleared between the backward pass and the optimiser's step{state.at}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
-from sonde.rules.picture import Picture
+from sonde.rules.history.run_summary import RunSummary
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.medians import middle
 
@@ -105,29 +105,29 @@ class InitialLossHigh:
 
     def step(self, state: InitialLossHighState, look: Look) -> tuple[InitialLossHighState, Sequence[Sighting]]:
         """Look at one more loss."""
-        scene, picture = look.scene, look.picture
-        sizes = [scene.value(tag) for tag in ("batch/size", "batch/samples", "batch/tokens") if tag in scene]
+        view, run = look.view, look.run
+        sizes = [view.value(tag) for tag in ("batch/size", "batch/samples", "batch/tokens") if tag in view]
         if sizes:
             state = state._replace(sizes=tuple(sizes))
-        share = scene.value("loss/relative")
+        share = view.value("loss/relative")
         if math.isfinite(share):
-            zeros = scene.value("loss/zeros") / scene.value("loss/trivial")  # over guessing; NaN where not measured
+            zeros = view.value("loss/zeros") / view.value("loss/trivial")  # over guessing; NaN where not measured
             start = share / (zeros if zeros > 1 else 1.0) if not state.num_looks else state.start
             state = state._replace(start=start, least=min(state.least, share), num_looks=state.num_looks + 1)
-        if "loss" not in scene or not look.picture.is_alone or state.is_warned:
+        if "loss" not in view or not look.run.is_alone or state.is_warned:
             return state, ()
-        is_bad = picture.num_losses >= self.least_steps and picture.trivial > 0 and self._is_bad(state, look)
-        if is_bad or self._is_far(state, picture):
+        is_bad = run.num_losses >= self.least_steps and run.trivial > 0 and self._is_bad(state, look)
+        if is_bad or self._is_far(state, run):
             message = (
-                f"the loss began at {amount(picture.loss_start / picture.trivial)} times the cost of guessing "
-                f"({amount(picture.trivial)}), and is still above it after {picture.num_losses:,} steps"
+                f"the loss began at {amount(run.loss_start / run.trivial)} times the cost of guessing "
+                f"({amount(run.trivial)}), and is still above it after {run.num_losses:,} steps"
             )
-            evidence = look.evidence("loss", picture.loss, picture.trivial)
+            evidence = look.evidence("loss", run.loss, run.trivial)
             return state._replace(is_warned=True), (Sighting(Severity.WARNING, message, evidence=(evidence,), since=0),)
         if state.is_told:
             return state, ()
-        if len(state.first) < 20 and math.isfinite(picture.loss):
-            state = state._replace(first=(*state.first, picture.loss))
+        if len(state.first) < 20 and math.isfinite(run.loss):
+            state = state._replace(first=(*state.first, run.loss))
         if len(state.first) < 20 or not state.first[0] > 0:
             return state, ()
         trivial = _trivial(look)
@@ -142,26 +142,26 @@ class InitialLossHigh:
         evidence = look.evidence("loss", state.first[0], expected)
         return state._replace(is_told=True), (Sighting(Severity.INFO, message, evidence=(evidence,), since=0),)
 
-    def _is_far(self, state: InitialLossHighState, picture: Picture) -> bool:
+    def _is_far(self, state: InitialLossHighState, run: RunSummary) -> bool:
         """Whether the answers began far above guessing, by their own targets, and have stayed above it."""
-        if not picture.trivial > 0:
+        if not run.trivial > 0:
             return False
         if state.start > self.far and state.least > self.factor:
-            return state.num_looks > 1 or not math.isfinite(picture.loss)
+            return state.num_looks > 1 or not math.isfinite(run.loss)
         is_worse = state.start > self.factor and state.least > self.worse
-        return is_worse and state.num_looks >= self.looks and picture.num_losses >= self.least_steps
+        return is_worse and state.num_looks >= self.looks and run.num_losses >= self.least_steps
 
     def _is_bad(self, state: InitialLossHighState, look: Look) -> bool:
-        picture = look.picture
-        limit = self.factor * picture.trivial
-        start = picture.loss_start / picture.trivial
+        run = look.run
+        limit = self.factor * run.trivial
+        start = run.loss_start / run.trivial
         summed = any(0.5 * size < start < 2 * size for size in state.sizes)
-        return picture.loss_best > limit and not picture.val_loss < limit and not summed and bool(state.sizes)
+        return run.loss_best > limit and not run.val_loss < limit and not summed and bool(state.sizes)
 
 
 def _trivial(look: Look) -> float:
     """What ignoring the input costs: in nats for classes, as a mean square for numbers; NaN where it is not known."""
-    if look.picture.trivial > 0:
-        return look.picture.trivial
-    mean, std = look.scene.value("label/mean"), look.scene.value("label/std")
+    if look.run.trivial > 0:
+        return look.run.trivial
+    mean, std = look.view.value("label/mean"), look.view.value("label/std")
     return mean**2 + std**2

@@ -102,16 +102,16 @@ class LossDiverges:
 
     def step(self, state: LossDivergesState, look: Look) -> tuple[LossDivergesState, Sequence[Sighting]]:
         """Look at one more loss and gradient norm."""
-        picture = look.picture
-        if not math.isfinite(picture.loss) or not look.picture.is_alone:
+        run = look.run
+        if not math.isfinite(run.loss) or not look.run.is_alone:
             return state, ()
-        growth_state = _GROWTH.take(state.growth, np.array([picture.loss, picture.grad_norm]), picture.step)
-        first = (*state.first, picture.loss) if len(state.first) < 16 else state.first
+        growth_state = _GROWTH.take(state.growth, np.array([run.loss, run.grad_norm]), run.step)
+        first = (*state.first, run.loss) if len(state.first) < 16 else state.first
         left = self._steps_left(growth_state, first, look)
         grows = math.isfinite(left)
-        positive = picture.loss_start > 0 and picture.loss_best > 0
+        positive = run.loss_start > 0 and run.loss_best > 0
         high = positive and (self._high(first, look) or self._lost(look))
-        now = (picture.loss, picture.grad_norm)
+        now = (run.loss, run.grad_norm)
         leaps = all(0 < self.leap * before < value for before, value in zip(state.last, now, strict=True))
         num_leaps = state.num_leaps + 1 if leaps else 0
         state = LossDivergesState(
@@ -119,39 +119,39 @@ class LossDiverges:
             first,
             state.num_high + 1 if high else 0,
             state.num_growing + 1 if grows else 0,
-            (picture.step if state.since < 0 else state.since) if high or grows or leaps else -1,
+            (run.step if state.since < 0 else state.since) if high or grows or leaps else -1,
             now,
             num_leaps,
         )
         leapt = num_leaps >= 2
         if state.num_growing < 3 and state.num_high < self.patience and not leapt:
             return state, ()
-        worst = leapt or picture.loss_smooth > 4 * abs(picture.loss_start)
-        start, best = picture.loss_first, picture.loss_best
-        message = f"the loss is rising: now {amount(picture.loss)}, {amount(start)} at first, {amount(best)} at best"
+        worst = leapt or run.loss_smooth > 4 * abs(run.loss_start)
+        start, best = run.loss_first, run.loss_best
+        message = f"the loss is rising: now {amount(run.loss)}, {amount(start)} at first, {amount(best)} at best"
         if state.num_growing >= 3:
             message += f"; float32 overflows in about {count(round(left), 'step')} at this pace" if left < 1e4 else ""
-        evidence = [look.evidence("loss", picture.loss, picture.loss_start)]
-        if math.isfinite(picture.grad_norm) and math.isfinite(picture.grad_start):
-            norm = look.evidence("grad/norm", picture.grad_norm, picture.grad_start)
+        evidence = [look.evidence("loss", run.loss, run.loss_start)]
+        if math.isfinite(run.grad_norm) and math.isfinite(run.grad_start):
+            norm = look.evidence("grad/norm", run.grad_norm, run.grad_start)
             evidence.append(norm)
-        calm = not leapt and (not picture.is_upset or (state.num_growing < 3 and not picture.is_measure))
+        calm = not leapt and (not run.is_upset or (state.num_growing < 3 and not run.is_measure))
         severity = Severity.INFO if calm else Severity.CRITICAL if worst else Severity.WARNING
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.since),)
 
     def _steps_left(self, state: GrowthState, first: tuple[float, ...], look: Look) -> float:
         """Until float32 overflows; NaN unless the loss explodes, or the gradient does well above the first loss."""
-        picture = look.picture
+        run = look.run
         # A loss that grows from almost nothing is still almost nothing.
-        loss = picture.loss > 0.5 * abs(picture.loss_start)
-        gradient = picture.loss_smooth > abs(picture.loss_start) > 0
+        loss = run.loss > 0.5 * abs(run.loss_start)
+        gradient = run.loss_smooth > abs(run.loss_start) > 0
         if not (loss or gradient):
             return float("nan")
         asked = [place for place, is_asked in enumerate((loss, gradient)) if is_asked]
         if not any(np.fmax.reduce(state.logs[i]) - np.fmin.reduce(state.logs[i]) > _DOUBLED for i in asked):
             return float("nan")
         # Gradients that grow while the loss is where it was, up to noise, are often the way out of a flat start.
-        rises = picture.loss_smooth - picture.loss_start > 2 * _noise(first)
+        rises = run.loss_smooth - run.loss_start > 2 * _noise(first)
         least = (self.least_growth, self.least_growth if rises else self.least_growth**3)
         growth = _GROWTH.judge(state)
         spans = state.steps[:, -1] - np.nanmin(np.where(np.isnan(state.steps), np.inf, state.steps), axis=1)
@@ -161,21 +161,21 @@ class LossDiverges:
         return float(left.min()) if len(left) else float("nan")
 
     def _high(self, first: tuple[float, ...], look: Look) -> bool:
-        picture = look.picture
+        run = look.run
         if len(first) < 8:
             return False
-        rise = picture.loss_smooth - picture.loss_start
+        rise = run.loss_smooth - run.loss_start
         # One huge loss stays in the average for long.
-        if not (rise > self.least_rise * abs(picture.loss_start) and picture.loss > picture.loss_start):
+        if not (rise > self.least_rise * abs(run.loss_start) and run.loss > run.loss_start):
             return False
         return rise > 6 * _noise(first)
 
     def _lost(self, look: Look) -> bool:
-        picture = look.picture
-        gained = picture.loss_start - picture.loss_best
-        rise = picture.loss_smooth - picture.loss_best
+        run = look.run
+        gained = run.loss_start - run.loss_best
+        rise = run.loss_smooth - run.loss_best
         # Noise alone turns a tiny gain into its half.
-        return picture.improvement_z < -3 and rise > 0.5 * gained > 0.1 * abs(picture.loss_start)
+        return run.improvement_z < -3 and rise > 0.5 * gained > 0.1 * abs(run.loss_start)
 
 
 def _noise(losses: tuple[float, ...]) -> float:

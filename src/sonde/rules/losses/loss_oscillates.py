@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, share
-from sonde.rules.levels import has_level
+from sonde.rules.history.level import has_level
 from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 from sonde.signals.oscillation import Oscillation, OscillationState
 
@@ -69,26 +69,26 @@ class LossOscillates:
 
     def step(self, state: LossOscillatesState, look: Look) -> tuple[LossOscillatesState, Sequence[Sighting]]:
         """Look at one more loss."""
-        picture = look.picture
-        if "loss" not in look.scene:
+        run = look.run
+        if "loss" not in look.view:
             return state, ()
-        state = LossOscillatesState(_OSCILLATION.take(state.window, np.array([picture.loss])), state.num)
-        if picture.num_losses % _EVERY:
+        state = LossOscillatesState(_OSCILLATION.take(state.window, np.array([run.loss])), state.num)
+        if run.num_losses % _EVERY:
             return state, ()
         out = _OSCILLATION.judge(state.window)
         alternates = out.turns[0] > self.turns and out.autocorrelation[0] < -0.7
-        against = picture.grad_cosine < -0.5
+        against = run.grad_cosine < -0.5
         state = state._replace(num=state.num + _EVERY if alternates else 0)
         if state.num < 20 and not against:
             return state, ()
-        rises = picture.is_rising and picture.is_upset and has_level(look)
-        severity = Severity.WARNING if rises and picture.num_losses > 50 else Severity.INFO
+        rises = run.is_rising and run.is_upset and has_level(look)
+        severity = Severity.WARNING if rises and run.num_losses > 50 else Severity.INFO
         message = (
             f"the loss goes up and down in turns: {share(out.turns[0])} of its changes go against the one before"
             if state.num >= 20
-            else f"successive gradients point against each other (cosine {amount(picture.grad_cosine)})"
+            else f"successive gradients point against each other (cosine {amount(run.grad_cosine)})"
         )
-        evidence = [look.evidence("loss", picture.loss, picture.loss_median)]
-        if math.isfinite(picture.grad_cosine):
-            evidence.append(look.evidence("grad/cosine", picture.grad_cosine, 0.0))
-        return state, (Sighting(severity, message, evidence=tuple(evidence), since=picture.step - state.num),)
+        evidence = [look.evidence("loss", run.loss, run.loss_median)]
+        if math.isfinite(run.grad_cosine):
+            evidence.append(look.evidence("grad/cosine", run.grad_cosine, 0.0))
+        return state, (Sighting(severity, message, evidence=tuple(evidence), since=run.step - state.num),)

@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, count, share
-from sonde.rules.falls import most_fall
-from sonde.rules.levels import has_level, left
+from sonde.rules.history.level import has_level, left
+from sonde.rules.history.most_fall import most_fall
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 from sonde.signals.stalls import Stall, stall
@@ -95,40 +95,40 @@ class LossPlateau:
 
     def step(self, state: LossPlateauState, look: Look) -> tuple[LossPlateauState, Sequence[Sighting]]:
         """Look at one more step."""
-        picture = look.picture
-        if not math.isfinite(picture.loss) or math.isnan(picture.improvement_z):
-            return state._replace(fell=picture.step, validation=picture.val_loss), ()
-        if picture.improvement_z > 2:
-            return LossPlateauState(picture.step, 0, picture.val_loss), ()
+        run = look.run
+        if not math.isfinite(run.loss) or math.isnan(run.improvement_z):
+            return state._replace(fell=run.step, validation=run.val_loss), ()
+        if run.improvement_z > 2:
+            return LossPlateauState(run.step, 0, run.val_loss), ()
         state = state._replace(num_still=state.num_still + 1)
         if math.isnan(state.validation):
-            state = state._replace(validation=picture.val_loss)
-        if state.num_still < self.patience or not has_level(look) or not picture.progress > 0.05:
+            state = state._replace(validation=run.val_loss)
+        if state.num_still < self.patience or not has_level(look) or not run.progress > 0.05:
             return state, ()
         if (state.num_still - self.patience) % 10:
             return state, ()
-        descent = picture.course.descent()
-        if descent is not None and descent.t < -4 and descent.early_share < 0.65:
+        trend = run.losses.trend()
+        if trend is not None and trend.t < -4 and trend.early_share < 0.65:
             return state, ()
-        rest = left(picture)
+        rest = left(run)
         kind = Stall(int(stall(
-            np.array([rest]), np.array([picture.grad_median / picture.grad_start]), np.array([picture.grad_cosine])
+            np.array([rest]), np.array([run.grad_median / run.grad_start]), np.array([run.grad_cosine])
         )[0]))  # fmt: skip
-        lasting = state.num_still > max(2 * self.patience, picture.num_losses / 3)
-        better = picture.val_loss < 0.98 * state.validation
-        still = most_fall(picture.course, state.num_still) < self.hidden * picture.loss_smooth
+        lasting = state.num_still > max(2 * self.patience, run.num_losses / 3)
+        better = run.val_loss < 0.98 * state.validation
+        still = most_fall(run.losses, state.num_still) < self.hidden * run.loss_smooth
         # Gradients that are noise are what is left of them at the best there is, too.
-        ended = kind is Stall.BOUNCING and rest < self.ended and not picture.grad_cosine < -0.5
+        ended = kind is Stall.BOUNCING and rest < self.ended and not run.grad_cosine < -0.5
         bad = kind is not Stall.CONVERGED and not ended and rest > self.high and lasting and still and not better
-        severity = Severity.WARNING if bad and picture.phase is not Phase.DECAY else Severity.INFO
+        severity = Severity.WARNING if bad and run.phase is not Phase.DECAY else Severity.INFO
         message = (
-            f"the loss, {amount(picture.loss_smooth)}, has not fallen for {count(state.num_still, 'step')} and is "
+            f"the loss, {amount(run.loss_smooth)}, has not fallen for {count(state.num_still, 'step')} and is "
             f"{share(rest)} of that of an untrained model; the loss is {MEANINGS[kind]}"
         )
-        evidence = [look.evidence("loss", picture.loss_smooth, picture.loss_start)]
-        if math.isfinite(picture.grad_median) and math.isfinite(picture.grad_start):
-            norm = look.evidence("grad/norm", picture.grad_median, picture.grad_start)
+        evidence = [look.evidence("loss", run.loss_smooth, run.loss_start)]
+        if math.isfinite(run.grad_median) and math.isfinite(run.grad_start):
+            norm = look.evidence("grad/norm", run.grad_median, run.grad_start)
             evidence.append(norm)
-        if math.isfinite(picture.grad_cosine):
-            evidence.append(look.evidence("grad/cosine", picture.grad_cosine))
+        if math.isfinite(run.grad_cosine):
+            evidence.append(look.evidence("grad/cosine", run.grad_cosine))
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.fell),)

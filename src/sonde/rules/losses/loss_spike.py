@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount
-from sonde.rules.levels import has_level
-from sonde.rules.picture import Picture
+from sonde.rules.history.level import has_level
+from sonde.rules.history.run_summary import RunSummary
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting
 from sonde.signals.medians import middle
 from sonde.signals.robust_z import RobustZ, RobustZState
@@ -106,12 +106,12 @@ class LossSpike:
 
     def step(self, state: LossSpikeState, look: Look) -> tuple[LossSpikeState, Sequence[Sighting]]:
         """Look at one more loss."""
-        picture = look.picture
-        if "loss" not in look.scene:
+        run = look.run
+        if "loss" not in look.view:
             return state, ()
-        log = np.array([math.log(picture.loss) if picture.loss > 0 else math.nan])
-        z = picture.loss_z
-        if z > 2 and picture.loss > 0:
+        log = np.array([math.log(run.loss) if run.loss > 0 else math.nan])
+        z = run.loss_z
+        if z > 2 and run.loss > 0:
             on_logs = float(_LOGS.judge(state.logs, log).z[0])
             z = min(z, on_logs) if math.isfinite(on_logs) else z
         usual_high = state.highest[2] if len(state.highest) > 2 else 0.0
@@ -119,38 +119,38 @@ class LossSpike:
         state = state._replace(
             logs=_LOGS.take(state.logs, log),
             highest=_noted(state.highest, z),
-            last=(*state.last, picture.loss)[-3:],
-            tail=0.98 * state.tail + 0.02 * (picture.loss_z > self.warning / 2),
+            last=(*state.last, run.loss)[-3:],
+            tail=0.98 * state.tail + 0.02 * (run.loss_z > self.warning / 2),
         )
-        loss = picture.loss
+        loss = run.loss
         if state.since >= 0:
-            doubtful = not state.is_sure and picture.step - state.since <= self.alone
-            level = picture.loss if doubtful else middle(state.last)
+            doubtful = not state.is_sure and run.step - state.since <= self.alone
+            level = run.loss if doubtful else middle(state.last)
             if (level - state.usual) / state.scale < self.warning / 2:
                 return LossSpikeState(state.logs, last=state.last, highest=state.highest, tail=state.tail), ()
             loss = max(loss, level)  # one low loss in the middle is not the end
         else:
-            rise = picture.loss - picture.loss_median
-            top = max(picture.loss_start, _guess(picture))
-            least = self.least_rise * max(abs(picture.loss_median), abs(top - picture.loss_median))
+            rise = run.loss - run.loss_median
+            top = max(run.loss_start, _guess(run))
+            least = self.least_rise * max(abs(run.loss_median), abs(top - run.loss_median))
             if not (z > max(self.warning, 1.5 * usual_high) and rise > least):
                 return state, ()
-            swell = state.last[-2] - picture.loss_median if len(state.last) > 1 else 0.0
-            ramp = swell > 2 * picture.loss_scale or heavy
+            swell = state.last[-2] - run.loss_median if len(state.last) > 1 else 0.0
+            ramp = swell > 2 * run.loss_scale or heavy
             state = state._replace(
-                since=picture.step,
-                usual=picture.loss_median,
-                scale=picture.loss_scale,
+                since=run.step,
+                usual=run.loss_median,
+                scale=run.loss_scale,
                 is_ramp=ramp,
                 is_sure=z > self.critical,
             )
         score = (loss - state.usual) / state.scale
-        lasting = picture.step - state.since >= self.patience
+        lasting = run.step - state.since >= self.patience
         severity = Severity.CRITICAL if lasting or score > self.critical else Severity.WARNING
         # Where next to nothing is left, one example that is still wrong is a spike.
-        harmless = abs(state.usual) < 0.05 * abs(picture.loss_start) and picture.loss < abs(picture.loss_start)
+        harmless = abs(state.usual) < 0.05 * abs(run.loss_start) and run.loss < abs(run.loss_start)
         # What the weights have suffered shows at the next losses; these may be the batches' own, as outliers' are.
-        harmless = harmless or (picture.step - state.since < self.alone and not state.is_sure)
+        harmless = harmless or (run.step - state.since < self.alone and not state.is_sure)
         if not has_level(look) or ((state.is_ramp or harmless) and not lasting):
             severity = Severity.INFO
         message = f"the loss jumped from about {amount(state.usual)} to {amount(loss)} ({score:,.0f} robust deviations)"
@@ -158,11 +158,11 @@ class LossSpike:
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
 
 
-def _guess(picture: Picture) -> float:
+def _guess(run: RunSummary) -> float:
     """What a model that came trained would get without its training; nothing for others: their start says it."""
-    if not picture.came_trained:
+    if not run.came_trained:
         return -math.inf
-    return picture.trivial if picture.trivial > 0 else picture.log_z
+    return run.trivial if run.trivial > 0 else run.log_z
 
 
 def _noted(highest: tuple[float, ...], z: float) -> tuple[float, ...]:

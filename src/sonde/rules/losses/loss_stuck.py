@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, count
-from sonde.rules.course import Descent
-from sonde.rules.falls import most_fall
-from sonde.rules.levels import has_level, untrained
+from sonde.rules.history.block_means import Trend
+from sonde.rules.history.level import has_level, untrained
+from sonde.rules.history.most_fall import most_fall
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 
 
@@ -96,58 +96,58 @@ class LossStuck:
 
     def step(self, state: LossStuckState, look: Look) -> tuple[LossStuckState, Sequence[Sighting]]:
         """Look at one more loss."""
-        picture = look.picture
-        if "val/loss" in look.scene and math.isfinite(picture.val_loss):
-            first = state.validations[:1] or (picture.val_loss,)
-            state = state._replace(validations=(*first, picture.val_loss))
-        if "loss" not in look.scene:
+        run = look.run
+        if "val/loss" in look.view and math.isfinite(run.val_loss):
+            first = state.validations[:1] or (run.val_loss,)
+            state = state._replace(validations=(*first, run.val_loss))
+        if "loss" not in look.view:
             return state, ()
-        if "batch/size" in look.scene:
-            state = state._replace(batch=look.scene.value("batch/size"))
-        if picture.course.num_values < self.least_steps or not has_level(look):
+        if "batch/size" in look.view:
+            state = state._replace(batch=look.view.value("batch/size"))
+        if run.losses.num_values < self.least_steps or not has_level(look):
             return state, ()
-        began, guess = picture.course.means[0], untrained(picture)
+        began, guess = run.losses.means[0], untrained(run)
         reference = guess if guess < began else began
-        if picture.loss_best < 0.8 * reference or picture.came_trained or began < 0.7 * guess:
+        if run.loss_best < 0.8 * reference or run.came_trained or began < 0.7 * guess:
             return state, ()
         floor = (1 - self.least_fall) * reference
-        descent = picture.course.descent()
-        if descent is None:
+        trend = run.losses.trend()
+        if trend is None:
             return state, ()
-        if "val/loss" in look.scene and self._is_by_heart(state, look, descent, reference):
-            return state, (self._by_heart(state, look, descent),)
-        if not picture.loss_smooth > floor or descent.t < -3 or not descent.last > floor:
+        if "val/loss" in look.view and self._is_by_heart(state, look, trend, reference):
+            return state, (self._by_heart(state, look, trend),)
+        if not run.loss_smooth > floor or trend.t < -3 or not trend.last > floor:
             return state, ()
         better = len(state.validations) > 1 and state.validations[-1] < (1 - self.least_fall) * state.validations[0]
-        lasts = picture.course.num_values >= self.warning_steps and not better and not picture.is_falling
-        lasts = lasts and (most_fall(picture.course) < self.hidden * reference or _is_worse(state, look))
+        lasts = run.losses.num_values >= self.warning_steps and not better and not run.is_falling
+        lasts = lasts and (most_fall(run.losses) < self.hidden * reference or _is_worse(state, look))
         # A few hundred examples teach little, however many steps they came in.
-        lasts = lasts and not picture.course.num_values * state.batch < self.least_examples
+        lasts = lasts and not run.losses.num_values * state.batch < self.least_examples
         message = (
-            f"after {count(picture.course.num_values, 'step')} the loss is {amount(descent.last)}, no better than that "
+            f"after {count(run.losses.num_values, 'step')} the loss is {amount(trend.last)}, no better than that "
             f"of an untrained model ({amount(reference)})"
         )
-        evidence = look.evidence("loss", descent.last, reference), *_norm(look)
+        evidence = look.evidence("loss", trend.last, reference), *_norm(look)
         severity = Severity.WARNING if lasts else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=0),)
 
-    def _is_by_heart(self, state: LossStuckState, look: Look, descent: Descent, reference: float) -> bool:
+    def _is_by_heart(self, state: LossStuckState, look: Look, trend: Trend, reference: float) -> bool:
         """Whether the loss falls a little, but not on other examples, where it never was better than at the start."""
-        picture, (first, *_) = look.picture, state.validations
-        long = picture.course.num_values >= self.by_heart_steps and picture.num_evaluations >= self.evaluations
-        never = picture.val_best > 0.99 * first and first > (1 - self.least_fall) * reference
-        return bool(long and never and descent.t < -3 and descent.last > 0.9 * reference)
+        run, (first, *_) = look.run, state.validations
+        long = run.losses.num_values >= self.by_heart_steps and run.num_evaluations >= self.evaluations
+        never = run.val_best > 0.99 * first and first > (1 - self.least_fall) * reference
+        return bool(long and never and trend.t < -3 and trend.last > 0.9 * reference)
 
-    def _by_heart(self, state: LossStuckState, look: Look, descent: Descent) -> Sighting:
-        picture = look.picture
+    def _by_heart(self, state: LossStuckState, look: Look, trend: Trend) -> Sighting:
+        run = look.run
         message = (
-            f"the validation loss, {amount(picture.val_loss)}, is no better than at first "
-            f"({amount(state.validations[0])}), while the training loss fell a little, from {amount(descent.first)} to "
-            f"{amount(descent.last)}"
+            f"the validation loss, {amount(run.val_loss)}, is no better than at first "
+            f"({amount(state.validations[0])}), while the training loss fell a little, from {amount(trend.first)} to "
+            f"{amount(trend.last)}"
         )
         evidence = (
-            look.evidence("val/loss", picture.val_loss, state.validations[0]),
-            look.evidence("loss", descent.last, descent.first),
+            look.evidence("val/loss", run.val_loss, state.validations[0]),
+            look.evidence("loss", trend.last, trend.first),
             *_norm(look),
         )
         return Sighting(Severity.WARNING, message, evidence=evidence, since=0)
@@ -155,14 +155,14 @@ class LossStuck:
 
 def _is_worse(state: LossStuckState, look: Look) -> bool:
     """Whether the newer half of the losses is surely above what guessing gives."""
-    guess, later = look.picture.trivial, np.array(look.picture.course.means[len(look.picture.course.means) // 2 :])
+    guess, later = look.run.trivial, np.array(look.run.losses.means[len(look.run.losses.means) // 2 :])
     if not guess > 0 or not math.exp(guess) < 0.25 * state.batch < math.inf:
         return False
     return bool(later.mean() - 3 * later.std() / math.sqrt(len(later)) > 1.05 * guess)
 
 
 def _norm(look: Look) -> tuple[Evidence, ...]:
-    picture = look.picture
-    if not math.isfinite(picture.grad_norm):
+    run = look.run
+    if not math.isfinite(run.grad_norm):
         return ()
-    return (look.evidence("grad/norm", picture.grad_norm, picture.grad_start),)
+    return (look.evidence("grad/norm", run.grad_norm, run.grad_start),)

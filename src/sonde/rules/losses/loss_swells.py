@@ -84,37 +84,37 @@ class LossSwells:
 
     def step(self, state: LossSwellsState, look: Look) -> tuple[LossSwellsState, Sequence[Sighting]]:
         """Look at one more loss and gradient norm."""
-        picture = look.picture
-        loss = picture.loss
-        if not math.isfinite(loss) or not picture.is_alone:
+        run = look.run
+        loss = run.loss
+        if not math.isfinite(loss) or not run.is_alone:
             return state, ()
-        norms = (*state.norms, picture.grad_norm)[-4:]
-        gain, back = picture.loss_start - state.low, loss - state.low
+        norms = (*state.norms, run.grad_norm)[-4:]
+        gain, back = run.loss_start - state.low, loss - state.low
         is_up, swells = state.is_up and back > 0.35 * gain, state.swells
-        begins = not is_up and picture.num_losses >= _LEAST_LOSSES and self._swells(state.losses, norms, look, gain)
+        begins = not is_up and run.num_losses >= _LEAST_LOSSES and self._swells(state.losses, norms, look, gain)
         if begins:
-            is_up, swells = True, (*swells, picture.step)[-8:]
+            is_up, swells = True, (*swells, run.step)[-8:]
         losses = (*state.losses, loss)[-_MEMORY:]
         low = min(state.low, middle(losses[-3:])) if len(losses) >= 3 else state.low
-        large_step = picture.step if look.scene.value("update/ratio") > self.ratio else state.large_step
+        large_step = run.step if look.view.value("update/ratio") > self.ratio else state.large_step
         state = LossSwellsState(losses, norms, low, is_up, swells, large_step)
         if not begins:
             return state, ()
-        recent = [step for step in swells if picture.step - step <= self.span]
+        recent = [step for step in swells if run.step - step <= self.span]
         message = (
             f"the loss rose from {amount(low)} to {amount(loss)} together with the gradient, which undoes "
-            f"{share(back / gain)} of the gain since the start ({amount(picture.loss_start)})"
+            f"{share(back / gain)} of the gain since the start ({amount(run.loss_start)})"
         )
         if len(recent) > 1:
-            message += f"; it has happened {len(recent)} times in {picture.step - recent[0]} steps"
-        evidence = look.evidence("loss", loss, low), look.evidence("grad/norm", picture.grad_norm, norms[0])
+            message += f"; it has happened {len(recent)} times in {run.step - recent[0]} steps"
+        evidence = look.evidence("loss", loss, low), look.evidence("grad/norm", run.grad_norm, norms[0])
         # Batches that become harder and easier in turns make swells as well, but no large steps.
-        is_thrown = picture.is_upset or (large_step >= 0 and picture.step - large_step <= self.span)
+        is_thrown = run.is_upset or (large_step >= 0 and run.step - large_step <= self.span)
         severity = Severity.WARNING if len(recent) > 1 and is_thrown else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=recent[0]),)
 
     def _swells(self, before: tuple[float, ...], norms: tuple[float, ...], look: Look, gain: float) -> bool:
-        loss = look.picture.loss
+        loss = look.run.loss
         if len(norms) < 4 or not loss > before[-1] > before[-2]:
             return False
         # A single batch may multiply the norm, but only at its own step.
@@ -124,6 +124,6 @@ class LossSwells:
         least = self.deviations * noise
         rise = loss - min(before[-_TROUGH:])
         # What was gained must be something: of a loss above zero, a fifth.
-        is_gain = gain > max(least, 0.2 * abs(look.picture.loss_start))
-        given_back = look.picture.loss_start - loss < (1 - self.share) * gain
+        is_gain = gain > max(least, 0.2 * abs(look.run.loss_start))
+        given_back = look.run.loss_start - loss < (1 - self.share) * gain
         return is_gain and given_back and rise > max(least, 0.6 * self.share * gain)

@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, count, share
-from sonde.rules.course import Course
-from sonde.rules.falls import most_fall
-from sonde.rules.levels import has_level, untrained
+from sonde.rules.history.block_means import BlockMeans
+from sonde.rules.history.level import has_level, untrained
+from sonde.rules.history.most_fall import most_fall
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
@@ -23,7 +23,7 @@ class NoiseFloorState(NamedTuple):
     num: int = 0
     since: int = -1
     validations: tuple[float, ...] = ()
-    course: Course = Course()
+    blocks: BlockMeans = BlockMeans()
     """Of the logarithms of the losses on it: so much noise is a matter of factors."""
 
 
@@ -95,41 +95,41 @@ class NoiseFloor:
 
     def step(self, state: NoiseFloorState, look: Look) -> tuple[NoiseFloorState, Sequence[Sighting]]:
         """Look at one more step."""
-        picture = look.picture
-        if "val/loss" in look.scene and math.isfinite(picture.val_loss) and state.num > 0:
-            state = state._replace(validations=(*state.validations, picture.val_loss)[-8:])
-        if "loss" not in look.scene:
+        run = look.run
+        if "val/loss" in look.view and math.isfinite(run.val_loss) and state.num > 0:
+            state = state._replace(validations=(*state.validations, run.val_loss)[-8:])
+        if "loss" not in look.view:
             return state, ()
-        still = abs(picture.improvement_z) < 3 and picture.progress > 0.3
-        constant = picture.phase is Phase.CONSTANT and picture.lr > 0.3 * picture.lr_peak
-        noisy = picture.loss_scale > self.noise * picture.loss_median > 0
-        agree = abs(picture.grad_cosine) > 0.5
+        still = abs(run.improvement_z) < 3 and run.progress > 0.3
+        constant = run.phase is Phase.CONSTANT and run.lr > 0.3 * run.lr_peak
+        noisy = run.loss_scale > self.noise * run.loss_median > 0
+        agree = abs(run.grad_cosine) > 0.5
         if not (still and constant and noisy and has_level(look)) or agree:
             # The floor of a noisy run passes for a fall now and then: it takes as long to forget as to find.
             left = state.num - 2
             return (state._replace(num=left), ()) if left > 0 else (NoiseFloorState(), ())
-        since = picture.step if state.since < 0 else state.since
-        log_loss = math.log(picture.loss) if picture.loss > 0 else math.nan
-        state = state._replace(num=state.num + 1, since=since, course=state.course.extended(log_loss))
+        since = run.step if state.since < 0 else state.since
+        log_loss = math.log(run.loss) if run.loss > 0 else math.nan
+        state = state._replace(num=state.num + 1, since=since, blocks=state.blocks.extended(log_loss))
         if state.num < self.patience:
             return state, ()
         moves = _jitter(state.validations)
-        lasts = picture.step - since > 0.5 * picture.step
+        lasts = run.step - since > 0.5 * run.step
         matters = (
-            moves * float(np.median(state.validations)) > 0.005 * untrained(picture) if math.isfinite(moves) else False
+            moves * float(np.median(state.validations)) > 0.005 * untrained(run) if math.isfinite(moves) else False
         )
-        descent = state.course.descent()
-        stands = descent is not None and descent.t > -3 and most_fall(state.course) < _FAR
-        stands = stands and picture.loss_median > self.solved * untrained(picture)
+        trend = state.blocks.trend()
+        stands = trend is not None and trend.t > -3 and most_fall(state.blocks) < _FAR
+        stands = stands and run.loss_median > self.solved * untrained(run)
         # A training loss well above validation is noisy by dropout or augmentation, not by its steps.
-        regularised = bool(state.validations) and picture.loss_median > 1.05 * float(np.median(state.validations))
+        regularised = bool(state.validations) and run.loss_median > 1.05 * float(np.median(state.validations))
         hurts = lasts and stands and moves > self.jitter and matters and not regularised
         severity = Severity.WARNING if hurts else Severity.INFO
         message = (
-            f"for {count(picture.step - since, 'step')} the loss has only fluctuated around "
-            f"{amount(picture.loss_median)} (±{amount(picture.loss_scale)})"
+            f"for {count(run.step - since, 'step')} the loss has only fluctuated around "
+            f"{amount(run.loss_median)} (±{amount(run.loss_scale)})"
         )
-        evidence = [look.evidence("loss", picture.loss_median, picture.loss_best)]
+        evidence = [look.evidence("loss", run.loss_median, run.loss_best)]
         if math.isfinite(moves):
             message += f", and the validation loss moves by {share(moves)} from one evaluation to the next"
             evidence.append(look.evidence("val/loss", state.validations[-1]))

@@ -70,20 +70,20 @@ class NonFiniteLoss:
 
     def step(self, state: NonFiniteLossState, look: Look) -> tuple[NonFiniteLossState, Sequence[Sighting]]:
         """Look at one more loss."""
-        scene = look.scene
-        parts = scene.layers("loss/part")
+        view = look.view
+        parts = view.layers("loss/part")
         bad = () if parts is None else tuple(
             name for name, value in zip(parts.names, parts.values.tolist(), strict=True) if not math.isfinite(value)
         )  # fmt: skip
-        if "loss" not in scene and not bad:
+        if "loss" not in view and not bad:
             return state, ()
-        loss = scene.value("loss")
+        loss = view.value("loss")
         if math.isfinite(loss) and not bad:
-            norm = scene.value("grad/norm")
+            norm = view.value("grad/norm")
             return NonFiniteLossState(loss, norm if math.isfinite(norm) else state.norm), ()
         if state.since < 0:
             first = float(parts.values[parts.names.index(bad[0])]) if parts is not None and bad else loss
-            state = state._replace(since=scene.step, first=first)
+            state = state._replace(since=view.step, first=first)
         state = state._replace(num=state.num + 1)
         what = "NaN" if math.isnan(state.first) else "infinite"
         again = f" and has been NaN or infinite in {count(state.num, 'step')} so far" if state.num > 1 else ""
@@ -91,8 +91,8 @@ class NonFiniteLoss:
         message = f"the loss became {what} at step {state.since:,}{again}; {usual}"
         tag = f"loss/part@{bad[0]}" if bad else "loss"
         evidence = [Evidence(tag=tag, step=state.since, value=state.first, expected=_known(state.usual))]
-        if "grad/norm" in scene:
-            norm = scene.value("grad/norm")
+        if "grad/norm" in view:
+            norm = view.value("grad/norm")
             evidence.append(look.evidence("grad/norm", norm, _known(state.norm)))
         return state, (Sighting(Severity.CRITICAL, message, bad, tuple(evidence), state.since),)
 

@@ -67,12 +67,12 @@ class NonfiniteOutOfCalm:
 
     def step(self, state: NonfiniteOutOfCalmState, look: Look) -> tuple[NonfiniteOutOfCalmState, Sequence[Sighting]]:
         """Look at one more loss."""
-        picture = look.picture
-        if state.is_over or "loss" not in look.scene:
+        run = look.run
+        if state.is_over or "loss" not in look.view:
             return state, ()
-        if math.isfinite(picture.loss):
-            is_calm = not (picture.loss_z > self.score or picture.grad_z > self.score)
-            return NonfiniteOutOfCalmState(state.num_calm + 1 if is_calm else 0, picture.loss), ()
+        if math.isfinite(run.loss):
+            is_calm = not (run.loss_z > self.score or run.grad_z > self.score)
+            return NonfiniteOutOfCalmState(state.num_calm + 1 if is_calm else 0, run.loss), ()
         state = state._replace(is_over=True)
         if state.num_calm < self.calm:
             return state, ()
@@ -80,4 +80,4 @@ class NonfiniteOutOfCalm:
             f"the loss was ordinary for {count(state.num_calm, 'step')}, {amount(state.loss)} at last, before it "
             "became NaN or infinite"
         )
-        return state, (Sighting(Severity.INFO, message, evidence=(look.evidence("loss", picture.loss, state.loss),)),)
+        return state, (Sighting(Severity.INFO, message, evidence=(look.evidence("loss", run.loss, state.loss),)),)

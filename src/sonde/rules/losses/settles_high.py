@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, count, share
-from sonde.rules.levels import has_level, untrained
+from sonde.rules.history.level import has_level, untrained
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting
-from sonde.rules.scene import Scenes
+from sonde.rules.step_view import StepViews
 from sonde.signals.phases import Phase
 
 
@@ -74,29 +74,29 @@ class SettlesHigh:
 
     def step(self, state: SettlesHighState, look: Look) -> tuple[SettlesHighState, Sequence[Sighting]]:
         """Look at one more step."""
-        picture, num_before = look.picture, state.num
-        batch = look.scene.value("batch/size") if "batch/size" in look.scene else state.batch
-        seen = picture.evaluations
+        run, num_before = look.run, state.num
+        batch = look.view.value("batch/size") if "batch/size" in look.view else state.batch
+        seen = run.evaluations
         state = SettlesHighState(seen.num, batch)
-        if seen.num == num_before or seen.num < self.still + 2 or not has_level(look) or picture.came_trained:
+        if seen.num == num_before or seen.num < self.still + 2 or not has_level(look) or run.came_trained:
             return state, ()
-        if picture.phase in (Phase.WARMUP, Phase.DECAY) or picture.lr < 0.9 * picture.lr_peak:
+        if run.phase in (Phase.WARMUP, Phase.DECAY) or run.lr < 0.9 * run.lr_peak:
             return state, ()
         spans = seen.steps[-1] - np.array(seen.steps)
-        num = max(self.still, int((spans < max(100, picture.step / 3)).sum()) + 1)
+        num = max(self.still, int((spans < max(100, run.step / 3)).sum()) + 1)
         if num > len(spans) - 2:
             return state, ()
         validations, trainings = np.array(seen.validations[-num:]), np.array(seen.trainings[-num:])
-        reference, validation, training = untrained(picture), float(validations.mean()), float(trainings.mean())
-        error = picture.loss_scale * math.sqrt(2 / min(spans[-num], 50))
+        reference, validation, training = untrained(run), float(validations.mean()), float(trainings.mean())
+        error = run.loss_scale * math.sqrt(2 / min(spans[-num], 50))
         falls = float(trainings[: num // 2].mean() - trainings[-(num // 2) :].mean())
         stands = np.ptp(validations) < 0.02 * validation and abs(falls) < max(0.03 * training, 2 * error)
         harder = min(max(seen.first / seen.first_training, 1.0), 1.25)
         alike = 0.9 * training < validation < 1.1 * harder * training
         if not (stands and alike and min(validation, training) > self.high * reference):
             return state, ()
-        num_parameters = _num_parameters(look.scenes)
-        num_examples = batch * picture.accumulation * (seen.steps[-1] - seen.steps[-2])
+        num_parameters = _num_parameters(look.views)
+        num_examples = batch * run.accumulation * (seen.steps[-1] - seen.steps[-2])
         if not 0 < self.examples * num_parameters <= num_examples < math.inf:
             return state, ()
         message = (
@@ -107,9 +107,9 @@ class SettlesHigh:
         return state, (Sighting(Severity.WARNING, message, evidence=evidence, since=seen.steps[-num]),)
 
 
-def _num_parameters(scenes: Scenes) -> float:
+def _num_parameters(views: StepViews) -> float:
     """Of all weights that were measured; NaN where none was."""
-    norms, sizes = scenes.latest("weight/norm"), scenes.latest("weight/rms")
+    norms, sizes = views.latest("weight/norm"), views.latest("weight/rms")
     if norms is None or sizes is None:
         return math.nan
     by_name = dict(zip(sizes.names, sizes.values.tolist(), strict=True))

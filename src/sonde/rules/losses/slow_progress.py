@@ -8,10 +8,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import count, share
-from sonde.rules.course import Course
-from sonde.rules.depth import latest_typical
-from sonde.rules.generalisation.evaluations import Evaluations
-from sonde.rules.levels import has_level, left
+from sonde.rules.history.block_means import BlockMeans
+from sonde.rules.history.evaluations import Evaluations
+from sonde.rules.history.level import has_level, left
+from sonde.rules.layer_depth import latest_typical
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
@@ -19,7 +19,7 @@ from sonde.signals.phases import Phase
 class SlowProgressState(NamedTuple):
     """The course of the loss since the rate last changed, and the evaluations since then."""
 
-    course: Course = Course()
+    blocks: BlockMeans = BlockMeans()
     evaluations: Evaluations = Evaluations()
 
 
@@ -92,39 +92,37 @@ class SlowProgress:
 
     def step(self, state: SlowProgressState, look: Look) -> tuple[SlowProgressState, Sequence[Sighting]]:
         """Look at one more loss."""
-        picture = look.picture
-        if "loss" not in look.scene:
-            if "val/loss" in look.scene:
-                state = state._replace(evaluations=state.evaluations.noted(look.scene))
+        run = look.run
+        if "loss" not in look.view:
+            if "val/loss" in look.view:
+                state = state._replace(evaluations=state.evaluations.noted(look.view))
             return state, ()
-        if picture.phase in (Phase.WARMUP, Phase.DECAY) or picture.lr_jumped:
+        if run.phase in (Phase.WARMUP, Phase.DECAY) or run.lr_jumped:
             # Another rate, another pace: start again where it settles.
             return SlowProgressState(), ()
-        state = SlowProgressState(state.course.extended(picture.loss), state.evaluations.noted(look.scene))
-        if state.course.num_values < self.least_steps or not has_level(look) or picture.num_losses % 10:
+        state = SlowProgressState(state.blocks.extended(run.loss), state.evaluations.noted(look.view))
+        if state.blocks.num_values < self.least_steps or not has_level(look) or run.num_losses % 10:
             return state, ()
-        descent = state.course.descent()
-        if descent is None or not descent.t < -4 or not 0.3 < descent.early_share < 0.7:
+        trend = state.blocks.trend()
+        if trend is None or not trend.t < -4 or not 0.3 < trend.early_share < 0.7:
             return state, ()
-        rest, pace = left(picture), -100 * descent.slope / descent.first
+        rest, pace = left(run), -100 * trend.slope / trend.first
         if not rest > self.high or pace > self.shallow:
             return state, ()
-        typical = latest_typical(look.scenes, "update/ratio")
-        ratio = typical if math.isfinite(typical) else picture.ratio
-        short = ratio < 1e-3 if math.isfinite(ratio) else picture.grad_cosine > 0.5
-        lasts = rest > 0.5 and (pace * self.long < 100 or picture.update_cosine > self.straight)
+        typical = latest_typical(look.views, "update/ratio")
+        ratio = typical if math.isfinite(typical) else run.ratio
+        short = ratio < 1e-3 if math.isfinite(ratio) else run.grad_cosine > 0.5
+        lasts = rest > 0.5 and (pace * self.long < 100 or run.update_cosine > self.straight)
         # Short steps on a loss that was low from the start may be fine-tuning.
         creeps = not ratio < 5e-4 and pace * self.long < 100 and _creeps(state.evaluations, self.evaluations)
-        slow = (
-            ((short and lasts) or creeps) and not picture.came_trained and state.course.num_values >= self.warning_steps
-        )
+        slow = ((short and lasts) or creeps) and not run.came_trained and state.blocks.num_values >= self.warning_steps
         message = (
             f"the loss falls by only {share(pace)} in 100 steps, along a straight line, and is "
-            f"{share(rest)} of that of an untrained model after {count(picture.num_losses, 'step')}"
+            f"{share(rest)} of that of an untrained model after {count(run.num_losses, 'step')}"
         )
-        evidence = [look.evidence("loss", descent.last, descent.first)]
-        if math.isfinite(picture.grad_cosine):
-            evidence.append(look.evidence("grad/cosine", picture.grad_cosine, 0.0))
+        evidence = [look.evidence("loss", trend.last, trend.first)]
+        if math.isfinite(run.grad_cosine):
+            evidence.append(look.evidence("grad/cosine", run.grad_cosine, 0.0))
         if math.isfinite(ratio):
             evidence.append(look.evidence("update/ratio", ratio, 1e-3))
         severity = Severity.WARNING if slow else Severity.INFO

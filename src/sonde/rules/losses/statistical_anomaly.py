@@ -70,13 +70,13 @@ class StatisticalAnomaly:
 
     def step(self, state: StatisticalAnomalyState, look: Look) -> tuple[StatisticalAnomalyState, Sequence[Sighting]]:
         """Look at one more value of each series."""
-        raw = loss, norm = look.scene.value("loss"), look.scene.value("grad/norm")
+        raw = loss, norm = look.view.value("loss"), look.view.value("grad/norm")
         values = np.array([loss, math.log(norm) if norm > 0 else math.nan])
         forecast, out = _FORECAST.step(state.forecast, values)
-        cusum, sums = _CUSUM.step(state.cusum, np.full(2, np.nan) if look.picture.lr_jumped else out.z)
+        cusum, sums = _CUSUM.step(state.cusum, np.full(2, np.nan) if look.run.lr_jumped else out.z)
         rose, fell = sums.rose.tolist(), sums.fell.tolist()
         sightings = [
-            self._sighting(i, raw, out.expected, rose[i], look.scene.step)
+            self._sighting(i, raw, out.expected, rose[i], look.view.step)
             for i in range(len(_SERIES))
             if rose[i] or fell[i]
         ]

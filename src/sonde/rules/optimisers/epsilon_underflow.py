@@ -8,10 +8,10 @@ import numpy as np
 
 from sonde.core.quantities import count
 from sonde.core.quantities import share as percent
-from sonde.rules.depth import latest_typical
-from sonde.rules.progress import is_stuck
+from sonde.rules.history.progress import is_stuck
+from sonde.rules.history.tracking import spread
+from sonde.rules.layer_depth import latest_typical
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
-from sonde.rules.tracking import spread
 
 
 class EpsilonUnderflowState(NamedTuple):
@@ -75,28 +75,28 @@ class EpsilonUnderflow:
 
     def step(self, state: EpsilonUnderflowState, look: Look) -> tuple[EpsilonUnderflowState, Sequence[Sighting]]:
         """Look at the tensors whose turn it is, and at the loss when it can first be judged."""
-        latest = look.scenes.latest("adam/epsilon_share")
-        looked = look.scene.layers("adam/epsilon_share") is not None
-        judged = look.picture.num_losses == 44 or (look.picture.num_losses >= 100 and look.picture.num_losses % 50 == 0)
-        if latest is None or not (looked or judged) or look.picture.is_solved:
+        latest = look.views.latest("adam/epsilon_share")
+        looked = look.view.layers("adam/epsilon_share") is not None
+        judged = look.run.num_losses == 44 or (look.run.num_losses >= 100 and look.run.num_losses % 50 == 0)
+        if latest is None or not (looked or judged) or look.run.is_solved:
             return state, ()
-        zeros = look.scenes.latest("adam/zero_share")
+        zeros = look.views.latest("adam/zero_share")
         never = np.zeros(len(latest.names)) if zeros is None else np.nan_to_num(spread(zeros, latest.names))
         with np.errstate(invalid="ignore"):
             live = np.where(never < 1, (latest.values - never) / np.maximum(1 - never, 1e-9), 0.0)
         below = tuple(name for name, share in zip(latest.names, live, strict=True) if share > self.share)
-        since = state.since if state.since >= 0 else look.scene.step
+        since = state.since if state.since >= 0 else look.view.step
         state = EpsilonUnderflowState(below, since if below else -1)
         most = len(below) > len(latest.names) / 2 and (len(below) >= 3 or len(below) == len(latest.names))
         if not most:
             return state, ()
-        slow = look.picture.num_losses >= 100 and look.picture.progress < 0.5 and len(below) > 0.8 * len(latest.names)
+        slow = look.run.num_losses >= 100 and look.run.progress < 0.5 and len(below) > 0.8 * len(latest.names)
         # Steps that are a fifth of the smallest usual ones, and next to nothing learned: no need to wait for more.
-        entire = bool((live > 0.99).all()) and not look.picture.came_trained
-        short = latest_typical(look.scenes, "update/ratio") < (1e-3 if entire else 2e-4)
-        little = look.picture.progress < (0.2 if entire else 0.1)
-        slow = slow or (short and look.picture.num_losses >= 40 and little and below == latest.names)
-        severity = Severity.WARNING if slow or is_stuck(look.picture) else Severity.INFO
+        entire = bool((live > 0.99).all()) and not look.run.came_trained
+        short = latest_typical(look.views, "update/ratio") < (1e-3 if entire else 2e-4)
+        little = look.run.progress < (0.2 if entire else 0.1)
+        slow = slow or (short and look.run.num_losses >= 40 and little and below == latest.names)
+        severity = Severity.WARNING if slow or is_stuck(look.run) else Severity.INFO
         value = float(live[latest.names.index(below[0])])
         message = (
             f"Adam's √v is below its ε in {len(below)} of {count(len(latest.names), 'tensor')} "
@@ -104,7 +104,7 @@ class EpsilonUnderflow:
         )
         evidence = Evidence(
             tag=f"adam/epsilon_share@{below[0]}",
-            step=look.scene.step,
+            step=look.view.step,
             value=float(latest.values[latest.names.index(below[0])]),
             expected=0.0,
         )

@@ -78,23 +78,23 @@ class LossScaleCollapse:
 
     def step(self, state: LossScaleCollapseState, look: Look) -> tuple[LossScaleCollapseState, Sequence[Sighting]]:
         """Look at one more step."""
-        scene = look.scene
-        skipped = sum(fact.kind == "skipped-step" for fact in scene.facts)
+        view = look.view
+        skipped = sum(fact.kind == "skipped-step" for fact in view.facts)
         state = state._replace(num_skipped=state.num_skipped + skipped)
-        scale = scene.value("amp/scale")
+        scale = view.value("amp/scale")
         if skipped >= self.skips:
             message = f"{skipped} steps in a row were skipped: gradients are not finite at any loss scale"
-            evidence = tuple(Evidence(tag="amp/scale", step=scene.step, value=v) for v in (scale,) if math.isfinite(v))
-            return state, (Sighting(Severity.CRITICAL, message, evidence=evidence, since=scene.step),)
+            evidence = tuple(Evidence(tag="amp/scale", step=view.step, value=v) for v in (scale,) if math.isfinite(v))
+            return state, (Sighting(Severity.CRITICAL, message, evidence=evidence, since=view.step),)
         if not math.isfinite(scale):
             return state, ()
         fell = scale < state.scale
         calm = 0 if fell or skipped else state.num_calm + 1
         searched = math.isfinite(state.settled)
         settled = float(np.fmax(state.settled, scale)) if searched or calm >= self.calm else float("nan")
-        recent = tuple(step for step in state.falls if scene.step - step < self.window)
+        recent = tuple(step for step in state.falls if view.step - step < self.window)
         if searched and fell:
-            recent = (*recent, scene.step)[-16:]
+            recent = (*recent, view.step)[-16:]
         state = state._replace(scale=scale, settled=settled, num_calm=calm, falls=recent)
         low, again = scale < self.least, searched and fell and len(recent) >= self.falls
         if not (low or again):
@@ -104,5 +104,5 @@ class LossScaleCollapse:
         message = f"the loss scale is down to {amount(scale)} after {count(state.num_skipped, 'skipped step')}"
         message += f"; it fell {len(recent)} times within {self.window} steps" if again else ""
         expected = settled if math.isfinite(settled) else 65536.0
-        fallen = Evidence(tag="amp/scale", step=scene.step, value=scale, expected=expected)
+        fallen = Evidence(tag="amp/scale", step=view.step, value=scale, expected=expected)
         return state, (Sighting(severity, message, evidence=(fallen,), since=recent[0] if recent else None),)

@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
 from sonde.core.quantities import share as percent
+from sonde.rules.history.tracking import spread
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
-from sonde.rules.scene import Fact
-from sonde.rules.tracking import spread
+from sonde.rules.step_view import Fact
 
 _RESUMES = frozenset({"resumed", "branch", "restored"})
 
@@ -93,11 +93,11 @@ class OptimizerStateLost:
         state = self._moments(state, look, seen)
         state = self._schedule(state, look, seen)
         state = self._ratios(state, look, seen)
-        seen += [sighting for fact in look.scene.facts if (sighting := _empty(fact, look.scene.step))]
+        seen += [sighting for fact in look.view.facts if (sighting := _empty(fact, look.view.step))]
         return state, seen
 
     def _moments(self, state: OptimizerStateLostState, look: Look, seen: list[Sighting]) -> OptimizerStateLostState:
-        layers = look.scene.layers("adam/zero_share")
+        layers = look.view.layers("adam/zero_share")
         if layers is None:
             return state
         known = dict(state.shares)
@@ -108,43 +108,43 @@ class OptimizerStateLost:
                     f"{percent(value)} of the second moments of `{name}` are zero, up from {percent(before)}: "
                     "the optimiser began anew"
                 )
-                evidence = Evidence(tag=f"adam/zero_share@{name}", step=look.scene.step, value=value, expected=before)
+                evidence = Evidence(tag=f"adam/zero_share@{name}", step=look.view.step, value=value, expected=before)
                 since = state.jump_step if state.jump_step >= 0 else None
                 seen.append(Sighting(Severity.WARNING, message, where=(name,), evidence=(evidence,), since=since))
             known[name] = value
         return state._replace(shares=tuple(known.items()))
 
     def _schedule(self, state: OptimizerStateLostState, look: Look, seen: list[Sighting]) -> OptimizerStateLostState:
-        picture, lr = look.picture, look.scene.value("lr")
+        run, lr = look.run, look.view.value("lr")
         if not lr > 0:
             return state
         if not state.first_lr > 0:
             return state._replace(first_lr=lr, lr=lr)
         back = abs(lr - state.first_lr) < 1e-6 * lr and state.lr < 0.5 * state.first_lr
         if back:
-            state = state._replace(jump_step=picture.step, usual_loss=picture.loss_smooth, num_constant=0)
+            state = state._replace(jump_step=run.step, usual_loss=run.loss_smooth, num_constant=0)
         elif state.jump_step >= 0:
             still = abs(lr - state.lr) < 1e-6 * lr
             state = state._replace(num_constant=state.num_constant + 1) if still else state._replace(jump_step=-1)
         if lr != state.lr:
             state = state._replace(lr=lr)
-        worse = picture.loss_smooth > 1.2 * state.usual_loss > 0
+        worse = run.loss_smooth > 1.2 * state.usual_loss > 0
         if state.jump_step >= 0 and state.num_constant == self.patience and worse:
             message = (
                 f"the learning rate jumped back to its first value of {amount(lr)} and stays there, and the loss rose "
-                f"from {amount(state.usual_loss)} to {amount(picture.loss_smooth)}"
+                f"from {amount(state.usual_loss)} to {amount(run.loss_smooth)}"
             )
             evidence = Evidence(tag="lr", step=state.jump_step, value=lr)
             seen.append(Sighting(Severity.WARNING, message, evidence=(evidence,), since=state.jump_step))
         return state
 
     def _ratios(self, state: OptimizerStateLostState, look: Look, seen: list[Sighting]) -> OptimizerStateLostState:
-        if any(fact.kind in _RESUMES for fact in look.scene.facts):
-            latest = look.scenes.latest("update/ratio")
+        if any(fact.kind in _RESUMES for fact in look.view.facts):
+            latest = look.views.latest("update/ratio")
             known = () if latest is None else tuple(zip(latest.names, latest.values.tolist(), strict=True))
-            state = state._replace(resumed_step=look.scene.step, ratios=known, leaps=())
-        layers = look.scene.layers("update/ratio")
-        if layers is None or state.resumed_step < 0 or look.scene.step - state.resumed_step > 20:
+            state = state._replace(resumed_step=look.view.step, ratios=known, leaps=())
+        layers = look.view.layers("update/ratio")
+        if layers is None or state.resumed_step < 0 or look.view.step - state.resumed_step > 20:
             return state
         before, leaps = dict(state.ratios), dict(state.leaps)
         for name, value in zip(before, spread(layers, tuple(before)).tolist(), strict=True):
@@ -161,7 +161,7 @@ class OptimizerStateLost:
                 f"since the run was resumed, a step changes `{name}` by {percent(value)} of its norm; before, it was "
                 f"{percent(before[name])}"
             )
-            evidence = Evidence(tag=f"update/ratio@{name}", step=look.scene.step, value=value, expected=before[name])
+            evidence = Evidence(tag=f"update/ratio@{name}", step=look.view.step, value=value, expected=before[name])
             where = tuple(name for name in names if leaps[name] > self.jump)
             seen.append(
                 Sighting(Severity.WARNING, message, where=where, evidence=(evidence,), since=state.resumed_step)

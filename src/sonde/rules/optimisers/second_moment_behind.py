@@ -63,14 +63,14 @@ class SecondMomentBehind:
 
     def step(self, state: SecondMomentBehindState, look: Look) -> tuple[SecondMomentBehindState, Sequence[Sighting]]:
         """Look at the tensors whose turn it is."""
-        layers = look.scene.layers("adam/v_ratio")
-        if layers is None or look.scene.step <= self.first_steps:
+        layers = look.view.layers("adam/v_ratio")
+        if layers is None or look.view.step <= self.first_steps:
             return state, ()
         found = [(value, name) for name, value in zip(*layers[:2], strict=True) if value > self.ratio]
         if not found:
             return state, ()
         value, name = max(found)
         message = f"the squared gradient of `{name}` is {amount(value)} times Adam's running mean of it"
-        evidence = Evidence(tag=f"adam/v_ratio@{name}", step=look.scene.step, value=float(value), expected=1.0)
+        evidence = Evidence(tag=f"adam/v_ratio@{name}", step=look.view.step, value=float(value), expected=1.0)
         sighting = Sighting(Severity.INFO, message, where=tuple(n for _, n in found), evidence=(evidence,))
-        return SecondMomentBehindState(look.scene.step), (sighting,)
+        return SecondMomentBehindState(look.view.step), (sighting,)

@@ -65,8 +65,8 @@ class SecondMomentHealth:
 
     def step(self, state: SecondMomentHealthState, look: Look) -> tuple[SecondMomentHealthState, Sequence[Sighting]]:
         """Look at the tensors whose turn it is."""
-        ratios, zeros = look.scenes.latest("adam/v_ratio"), look.scenes.latest("adam/zero_share")
-        if look.scene.layers("adam/v_ratio") is None or ratios is None or look.scene.step <= 100:
+        ratios, zeros = look.views.latest("adam/v_ratio"), look.views.latest("adam/zero_share")
+        if look.view.layers("adam/v_ratio") is None or ratios is None or look.view.step <= 100:
             return state, ()
         ratio = float(np.nanmedian(ratios.values)) if np.isfinite(ratios.values).any() else float("nan")
         zero = 0.0 if zeros is None else float(np.nanmedian(zeros.values))
@@ -78,5 +78,5 @@ class SecondMomentHealth:
         if not off:
             message = f"{percent(zero)} of Adam's second moments are exactly zero (median over tensors)"
         name = ratios.names[0]
-        evidence = Evidence(tag=f"adam/v_ratio@{name}", step=look.scene.step, value=ratio, expected=1.0)
+        evidence = Evidence(tag=f"adam/v_ratio@{name}", step=look.view.step, value=ratio, expected=1.0)
         return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)

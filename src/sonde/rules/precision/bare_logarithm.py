@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
-from sonde.rules.standing import Standing, stand
+from sonde.rules.sticky_fact import StickyFact, kept
 
 
 class BareLogarithmState(NamedTuple):
     """That logarithms are bare, and that what they are taken of vanishes."""
 
-    bare: Standing = Standing()
-    vanish: Standing = Standing()
+    bare: StickyFact = StickyFact()
+    vanish: StickyFact = StickyFact()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,12 +72,12 @@ class BareLogarithm:
 
     def step(self, state: BareLogarithmState, look: Look) -> tuple[BareLogarithmState, Sequence[Sighting]]:
         """Look at the facts of one more step."""
-        bare = stand(state.bare, look, "log-of-probabilities")
-        vanish = stand(state.vanish, look, "probabilities-vanish")
+        bare = kept(state.bare, look, "log-of-probabilities")
+        vanish = kept(state.vanish, look, "probabilities-vanish")
         if bare is not state.bare or vanish is not state.vanish:
             state = BareLogarithmState(bare, vanish)
         standing = vanish if vanish.since >= 0 else bare
-        if standing.since < 0 or not math.isfinite(look.scene.value("loss")):
+        if standing.since < 0 or not math.isfinite(look.view.value("loss")):
             return state, ()
         message = "the loss takes the logarithm of exponentials, and nothing keeps these from zero or infinity"
         if vanish.since >= 0:
@@ -87,7 +87,7 @@ class BareLogarithm:
                 message += f": the largest output {reached}, and exp is infinite beyond {limit}"
             else:
                 message += f": the spread of outputs {reached}, and beyond {limit} the smallest probability is zero"
-        evidence = Evidence(tag="loss", step=look.scene.step, value=look.scene.value("loss"))
-        soon = vanish.since >= 0 and look.scene.step - vanish.since <= self.horizon
+        evidence = Evidence(tag="loss", step=look.view.step, value=look.view.value("loss"))
+        soon = vanish.since >= 0 and look.view.step - vanish.since <= self.horizon
         severity = Severity.WARNING if soon else Severity.INFO
         return state, (Sighting(severity, message, evidence=(evidence,), since=standing.since),)

@@ -8,7 +8,7 @@ import numpy as np
 
 from sonde.core.quantities import amount, count
 from sonde.core.quantities import share as percent
-from sonde.rules.depth import matrices
+from sonde.rules.layer_depth import matrices
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
 _SMALLEST = 2.0**-24  # of fp16, subnormal
@@ -79,11 +79,11 @@ class GradientsUnderflow:
 
     def step(self, state: GradientsUnderflowState, look: Look) -> tuple[GradientsUnderflowState, Sequence[Sighting]]:
         """Look at the layers where they were measured."""
-        scene = look.scene
-        zeros, sizes = scene.layers("grad/zeros"), scene.layers("grad/rms")
-        if zeros is None or sizes is None or "amp/scale" in scene:
+        view = look.view
+        zeros, sizes = view.layers("grad/zeros"), view.layers("grad/rms")
+        if zeros is None or sizes is None or "amp/scale" in view:
             return state, ()
-        zeros, sizes = matrices(zeros, look.scenes), matrices(sizes, look.scenes)
+        zeros, sizes = matrices(zeros, look.views), matrices(sizes, look.views)
         if not zeros.names or zeros.names != sizes.names:
             return state, ()
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -93,7 +93,7 @@ class GradientsUnderflow:
         fades = bool(near.any() and (near | gone).all())
         small = (zeros.values > self.share) & (near | gone if fades else near & ~gone)
         found = small.sum() > len(small) / 2
-        since = state.since if state.num_looks else scene.step
+        since = state.since if state.num_looks else view.step
         state = GradientsUnderflowState(state.num_looks + 1, since) if found else self.init()
         if state.num_looks < self.num_looks:
             return state, ()
@@ -107,7 +107,7 @@ class GradientsUnderflow:
             f"{amount(float(np.median(sizes_left)))}, near float16's smallest number"
         )
         evidence = Evidence(
-            tag=f"grad/zeros@{names[0]}", step=scene.step, value=float(zeros.values[place]), expected=0.0
+            tag=f"grad/zeros@{names[0]}", step=view.step, value=float(zeros.values[place]), expected=0.0
         )
-        severity = Severity.INFO if look.picture.progress > 0.9 else Severity.WARNING
+        severity = Severity.INFO if look.run.progress > 0.9 else Severity.WARNING
         return state, (Sighting(severity, message, where=names, evidence=(evidence,), since=state.since),)

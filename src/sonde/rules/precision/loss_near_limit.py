@@ -7,14 +7,14 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting, When
-from sonde.rules.standing import Standing, stand
+from sonde.rules.sticky_fact import StickyFact, kept
 from sonde.signals.medians import middle
 
 
 class LossNearLimitState(NamedTuple):
     """The format's fact, the last losses, and since when they are near its end."""
 
-    fact: Standing = Standing()
+    fact: StickyFact = StickyFact()
     last: tuple[float, ...] = ()
     since: int = -1
     level: float = float("nan")
@@ -73,8 +73,8 @@ class LossNearLimit:
 
     def step(self, state: LossNearLimitState, look: Look) -> tuple[LossNearLimitState, Sequence[Sighting]]:
         """Look at one more loss."""
-        scene = look.scene
-        fact, loss = stand(state.fact, look, "half-loss"), abs(scene.value("loss"))
+        view = look.view
+        fact, loss = kept(state.fact, look, "half-loss"), abs(view.value("loss"))
         if fact is not state.fact:
             state = state._replace(fact=fact)
         if not math.isfinite(loss):
@@ -86,12 +86,12 @@ class LossNearLimit:
             return LossNearLimitState(fact, last), ()
         is_new = not state.num_near
         state = LossNearLimitState(
-            fact, last, scene.step if is_new else state.since, level if is_new else state.level, state.num_near + 1
+            fact, last, view.step if is_new else state.since, level if is_new else state.level, state.num_near + 1
         )
         left = math.log2(limit / level)
         size = f"the loss of {amount(level)} in float16"
         message = f"{size} can double only {left:.1f} times before it overflows at {limit:,.0f}"
-        evidence = Evidence(tag="loss", step=scene.step, value=loss, expected=limit * 2**-self.doublings)
+        evidence = Evidence(tag="loss", step=view.step, value=loss, expected=limit * 2**-self.doublings)
         sure = state.num_near >= self.patience and level > 0.8 * state.level
         severity = Severity.WARNING if sure else Severity.INFO
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)

@@ -65,11 +65,11 @@ class OverflowNear:
 
     def step(self, state: OverflowNearState, look: Look) -> tuple[OverflowNearState, Sequence[Sighting]]:
         """Look at the modules whose turn it is."""
-        scene = look.scene
-        recent = tuple(step for step in state.skipped if scene.step - step < 100)
-        recent += (scene.step,) * min(sum(fact.kind == "skipped-step" for fact in scene.facts), 16)
+        view = look.view
+        recent = tuple(step for step in state.skipped if view.step - step < 100)
+        recent += (view.step,) * min(sum(fact.kind == "skipped-step" for fact in view.facts), 16)
         state = state._replace(skipped=recent[-32:])
-        layers = scene.layers("act/headroom")
+        layers = view.layers("act/headroom")
         if layers is None:
             return state, ()
         counts, values = dict(state.counts), dict(zip(layers.names, layers.values.tolist(), strict=True))
@@ -85,10 +85,10 @@ class OverflowNear:
         if not found:
             return state, ()
         sure = bool(soon) or any(counts[name] > 1 for name in found) or len(state.skipped) >= self.skips
-        module, left = scene.kinds.module(found[0]), values[found[0]]
+        module, left = view.kinds.module(found[0]), values[found[0]]
         message = f"the largest activation of {module} can double only {left:.1f} times before it overflows"
         if left <= 0:
             message = f"the largest activation of {module} has reached the largest number of its format"
-        evidence = Evidence(tag=f"act/headroom@{found[0]}", step=scene.step, value=left)
+        evidence = Evidence(tag=f"act/headroom@{found[0]}", step=view.step, value=left)
         severity = Severity.WARNING if sure else Severity.INFO
         return state, (Sighting(severity, message, where=tuple(found), evidence=(evidence,)),)

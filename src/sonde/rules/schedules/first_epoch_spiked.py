@@ -53,13 +53,13 @@ class FirstEpochSpiked:
     rise: float = 0.1
 
     def init(self) -> tuple[()]:
-        """Nothing: the picture has the first epoch."""
+        """Nothing: the run summary has the first epoch."""
         return ()
 
     def step(self, state: tuple[()], look: Look) -> tuple[tuple[()], Sequence[Sighting]]:
         """Look at one more step."""
-        epoch = look.picture.first_epoch
-        found = epoch.verdict if epoch.ended == look.scene.step else None
+        epoch = look.run.first_epoch
+        found = epoch.verdict if epoch.ended == look.view.step else None
         if found is None or not found.is_spiked(self.spike, self.rise):
             return state, ()
         rate = f" (learning rate up to {amount(epoch.lr_peak)})" if epoch.lr_peak > 0 else ""

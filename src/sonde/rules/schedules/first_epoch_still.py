@@ -55,14 +55,14 @@ class FirstEpochStill:
     hidden: float = 0.05
 
     def init(self) -> tuple[()]:
-        """Nothing: the picture has the first epoch."""
+        """Nothing: the run summary has the first epoch."""
         return ()
 
     def step(self, state: tuple[()], look: Look) -> tuple[tuple[()], Sequence[Sighting]]:
         """Look at one more step."""
-        epoch = look.picture.first_epoch
-        found = epoch.verdict if epoch.ended == look.scene.step else None
-        if found is None or epoch.is_warming_up or look.picture.came_trained:
+        epoch = look.run.first_epoch
+        found = epoch.verdict if epoch.ended == look.view.step else None
+        if found is None or epoch.is_warming_up or look.run.came_trained:
             return state, ()
         if not found.is_still(self.least_fall, self.hidden):
             return state, ()

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount
-from sonde.rules.levels import has_level
+from sonde.rules.history.level import has_level
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
 
 
@@ -83,40 +83,40 @@ class LrJump:
 
     def step(self, state: LrJumpState, look: Look) -> tuple[LrJumpState, Sequence[Sighting]]:
         """Look at one more rate."""
-        picture = look.picture
-        if "lr" not in look.scene:
+        run = look.run
+        if "lr" not in look.view:
             return state, ()
         sightings: list[Sighting] = []
-        if picture.lr_jumped and picture.lr > state.lr:  # one that falls is a schedule in steps, or the way back
+        if run.lr_jumped and run.lr > state.lr:  # one that falls is a schedule in steps, or the way back
             state = state._replace(
-                at=picture.step,
+                at=run.step,
                 before=state.lr,
-                after=picture.lr,
+                after=run.lr,
                 peak_before=state.peak,
-                loss=picture.loss_median,
-                scale=picture.loss_scale,
+                loss=run.loss_median,
+                scale=run.loss_scale,
                 num_worse=0,
             )
-            sightings.append(self._sighting(Severity.INFO, state.lr, picture.lr, look))
+            sightings.append(self._sighting(Severity.INFO, state.lr, run.lr, look))
         up = state.after > self.factor * state.peak_before
-        if state.at >= 0 and picture.step - state.at <= self.reach and up and has_level(look):
-            rise = picture.loss - state.loss
-            if not math.isfinite(picture.loss) or rise > max(self.score * state.scale, 0.2 * abs(state.loss)):
+        if state.at >= 0 and run.step - state.at <= self.reach and up and has_level(look):
+            rise = run.loss - state.loss
+            if not math.isfinite(run.loss) or rise > max(self.score * state.scale, 0.2 * abs(state.loss)):
                 state = state._replace(num_worse=state.num_worse + 1)
             if state.num_worse >= 2:
                 sightings = [self._sighting(Severity.WARNING, state.before, state.after, look, state)]
-        if picture.lr == state.lr:
+        if run.lr == state.lr:
             return state, sightings
-        peak = float(np.fmax(state.peak, picture.lr))
-        return state._replace(lr=picture.lr, peak=peak), sightings
+        peak = float(np.fmax(state.peak, run.lr))
+        return state._replace(lr=run.lr, peak=peak), sightings
 
     def _sighting(
         self, severity: Severity, before: float, after: float, look: Look, state: LrJumpState | None = None
     ) -> Sighting:
-        step = look.picture.step if state is None else state.at
+        step = look.run.step if state is None else state.at
         message = f"the learning rate jumped from {amount(before)} to {amount(after)} at step {step:,}"
         evidence = [Evidence(tag="lr", step=step, value=after, expected=before)]
         if state is not None:
-            message += f", and the loss went from {amount(state.loss)} to {amount(look.picture.loss)}"
-            evidence.append(look.evidence("loss", look.picture.loss, state.loss))
+            message += f", and the loss went from {amount(state.loss)} to {amount(look.run.loss)}"
+            evidence.append(look.evidence("loss", look.run.loss, state.loss))
         return Sighting(severity, message, evidence=tuple(evidence), since=step)

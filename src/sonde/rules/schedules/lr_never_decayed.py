@@ -9,7 +9,7 @@ from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity,
 
 
 class LrNeverDecayedState(NamedTuple):
-    """Nothing is remembered beyond the picture."""
+    """Nothing is remembered beyond the run."""
 
     num_still: int = 0
 
@@ -59,16 +59,16 @@ class LrNeverDecayed:
 
     def step(self, state: LrNeverDecayedState, look: Look) -> tuple[LrNeverDecayedState, Sequence[Sighting]]:
         """Look at one more step."""
-        picture = look.picture
-        if "lr" not in look.scene:
+        run = look.run
+        if "lr" not in look.view:
             return state, ()
-        still = picture.lr >= 0.95 * picture.lr_peak > 0 and picture.improvement_z < 2
+        still = run.lr >= 0.95 * run.lr_peak > 0 and run.improvement_z < 2
         state = LrNeverDecayedState(state.num_still + 1 if still else max(0, state.num_still - 2))
-        if state.num_still < 50 or picture.num_losses < self.least_steps:
+        if state.num_still < 50 or run.num_losses < self.least_steps:
             return state, ()
         message = (
-            f"after {picture.num_losses:,} steps the learning rate is still at its peak of {amount(picture.lr_peak)}, "
+            f"after {run.num_losses:,} steps the learning rate is still at its peak of {amount(run.lr_peak)}, "
             "and the loss has stopped falling"
         )
-        evidence = (look.evidence("lr", picture.lr, picture.lr_peak),)
+        evidence = (look.evidence("lr", run.lr, run.lr_peak),)
         return state, (Sighting(Severity.INFO, message, evidence=evidence),)

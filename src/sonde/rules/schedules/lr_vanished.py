@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, share
-from sonde.rules.course import Course
-from sonde.rules.falls import most_fall
-from sonde.rules.levels import has_level, left
+from sonde.rules.history.block_means import BlockMeans
+from sonde.rules.history.level import has_level, left
+from sonde.rules.history.most_fall import most_fall
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 
 _MOST_MARKS = 24
@@ -30,7 +30,7 @@ class LrVanishedState(NamedTuple):
     """The rate of the step before."""
     base: float = 0.0
     """The rate before it last leapt up: to fall back to it is no decay."""
-    since: Course = Course(width=2)
+    since: BlockMeans = BlockMeans(width=2)
     """The losses since the rate was gone."""
     num_zero: int = 0
     """Steps in a row at a rate of nothing."""
@@ -97,50 +97,50 @@ class LrVanished:
 
     def step(self, state: LrVanishedState, look: Look) -> tuple[LrVanishedState, Sequence[Sighting]]:
         """Look at one more rate."""
-        picture = look.picture
-        if "lr" not in look.scene or not picture.lr_peak > 0:
+        run = look.run
+        if "lr" not in look.view or not run.lr_peak > 0:
             return state, ()
-        travelled = state.travelled + picture.lr
-        leapt = picture.lr_jumped and picture.lr > 2 * state.lr
-        num_zero = state.num_zero + 1 if picture.lr < _NOTHING * picture.lr_peak else 0
+        travelled = state.travelled + run.lr
+        leapt = run.lr_jumped and run.lr > 2 * state.lr
+        num_zero = state.num_zero + 1 if run.lr < _NOTHING * run.lr_peak else 0
         base, marks = state.lr if leapt else state.base, state.marks
-        if picture.lr >= self.gone * picture.lr_peak or 0 < 0.5 * base <= picture.lr:
-            if math.isfinite(picture.loss_smooth) and (not marks or travelled > 1.1 * marks[-1][0]):
-                marks = (*marks, (travelled, picture.loss_smooth))[-_MOST_MARKS:]
+        if run.lr >= self.gone * run.lr_peak or 0 < 0.5 * base <= run.lr:
+            if math.isfinite(run.loss_smooth) and (not marks or travelled > 1.1 * marks[-1][0]):
+                marks = (*marks, (travelled, run.loss_smooth))[-_MOST_MARKS:]
             old = state.falling, state.share
-            return LrVanishedState(travelled, marks, -1, *old, picture.lr, base, num_zero=num_zero), ()
-        state = state._replace(travelled=travelled, lr=picture.lr, base=base, num_zero=num_zero)
-        rose = picture.num_losses > 1 and state.marks  # a warmup that starts at zero has no peak yet
+            return LrVanishedState(travelled, marks, -1, *old, run.lr, base, num_zero=num_zero), ()
+        state = state._replace(travelled=travelled, lr=run.lr, base=base, num_zero=num_zero)
+        rose = run.num_losses > 1 and state.marks  # a warmup that starts at zero has no peak yet
         if not rose:
             return state, ()
         if state.gone < 0:
-            state = state._replace(gone=picture.step, falling=self._fall(state, look), share=left(picture))
-        evidence = look.evidence("lr", picture.lr, picture.lr_peak), look.evidence("loss", picture.loss_smooth)
+            state = state._replace(gone=run.step, falling=self._fall(state, look), share=left(run))
+        evidence = look.evidence("lr", run.lr, run.lr_peak), look.evidence("loss", run.loss_smooth)
         since = (
-            f"the learning rate has been below {share(self.gone)} of its peak ({amount(picture.lr_peak)}) since step "
+            f"the learning rate has been below {share(self.gone)} of its peak ({amount(run.lr_peak)}) since step "
             f"{state.gone:,}"
         )
-        if num_zero > max(30, state.gone) and not (has_level(look) and picture.is_solved):
-            message = f"{since} and is {amount(picture.lr)} now: nothing has been learned since then"
+        if num_zero > max(30, state.gone) and not (has_level(look) and run.is_solved):
+            message = f"{since} and is {amount(run.lr)} now: nothing has been learned since then"
             return state, (Sighting(Severity.WARNING, message, evidence=evidence, since=state.gone),)
         if not has_level(look):
             return state, ()
-        state = state._replace(since=state.since.extended(picture.loss))
+        state = state._replace(since=state.since.extended(run.loss))
         if not state.falling > self.least_fall:
             return state, ()
-        idle = picture.step - state.gone
+        idle = run.step - state.gone
         # At a rate of nothing no loss can fall; elsewhere the last 100 losses would mix in those of the descent.
-        descent = state.since.descent()
-        still = descent is not None and descent.t > -2 and most_fall(state.since) < 0.1 * picture.loss_smooth
+        trend = state.since.trend()
+        still = trend is not None and trend.t > -2 and most_fall(state.since) < 0.1 * run.loss_smooth
         over = idle > max(30, state.gone / 8) and still
         over = over or state.num_zero > max(10, state.gone / 8)
         lasting = over and state.share > self.high
-        message = f"{since}, where the loss was still falling; it is {amount(picture.lr)} now"
+        message = f"{since}, where the loss was still falling; it is {amount(run.lr)} now"
         severity = Severity.WARNING if lasting else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=state.gone),)
 
     def _fall(self, state: LrVanishedState, look: Look) -> float:
         """How much the loss fell over the last third of the way, relative to what is left of it."""
         before = [loss for way, loss in state.marks if way <= 2 / 3 * state.travelled]
-        now = look.picture.loss_smooth
+        now = look.run.loss_smooth
         return (before[-1] - now) / now if before and now > 0 else float("nan")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, share
-from sonde.rules.depth import latest_typical
+from sonde.rules.layer_depth import latest_typical
 from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting, When
 
 _LEAST_CHANGES = 16
@@ -76,24 +76,24 @@ class RateRunsAway:
 
     def step(self, state: RateRunsAwayState, look: Look) -> tuple[RateRunsAwayState, Sequence[Sighting]]:
         """Look at one more rate and loss."""
-        picture, rate = look.picture, look.scene.value("lr")
+        run, rate = look.run, look.view.value("lr")
         if not 0 < rate < math.inf:
             return state, ()
         log = math.log(rate)
         if not state.rates or log < state.rates[-1]:
-            return RateRunsAwayState((log,), log, picture.step), ()
+            return RateRunsAwayState((log,), log, run.step), ()
         if log > state.rates[-1]:
             state = state._replace(rates=(*state.rates, log)[-_MOST_CHANGES - 1 :])
-        if look.scene.layers("update/ratio") is not None:
+        if look.view.layers("update/ratio") is not None:
             state = state._replace(looked=log)
         if not self._runs_away(state):
             return state, ()
         # Steps grow as the rate does, whoever makes them: they need not be measured again for that.
-        ratios = (latest_typical(look.scenes, "update/ratio"), picture.ratio)
+        ratios = (latest_typical(look.views, "update/ratio"), run.ratio)
         ratio = max((known for known in ratios if math.isfinite(known)), default=math.nan)
         ratio *= math.exp(log - state.looked)
-        is_above = picture.loss_smooth - picture.loss_best > 0.5 * picture.loss_scale
-        harms = picture.is_alone and is_above and ratio > self.ratio
+        is_above = run.loss_smooth - run.loss_best > 0.5 * run.loss_scale
+        harms = run.is_alone and is_above and ratio > self.ratio
         state = state._replace(num_looks=state.num_looks + 1 if harms else 0)
         is_sure = state.num_looks >= self.num_looks
         times = math.exp(log - state.first)
@@ -101,11 +101,11 @@ class RateRunsAway:
         if is_sure:
             message += (
                 f"; steps change weights by {share(ratio)} of their norm, and the loss rose from "
-                f"{amount(picture.loss_best)} to {amount(picture.loss_smooth)}"
+                f"{amount(run.loss_best)} to {amount(run.loss_smooth)}"
             )
         evidence = (
             look.evidence("lr", rate, math.exp(state.first)),
-            look.evidence("loss", picture.loss, picture.loss_best),
+            look.evidence("loss", run.loss, run.loss_best),
         )
         severity = Severity.WARNING if is_sure else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=state.first_step),)

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import count
-from sonde.rules.levels import has_level
+from sonde.rules.history.level import has_level
 from sonde.rules.rule import Cause, Claims, For, Look, Severity, Sighting
 from sonde.signals.medians import middle
 from sonde.signals.oscillation import Oscillation, OscillationState
@@ -65,16 +65,16 @@ class SawtoothDescent:
 
     def step(self, state: SawtoothDescentState, look: Look) -> tuple[SawtoothDescentState, Sequence[Sighting]]:
         """Look at one more loss."""
-        loss = look.scene.value("loss")
+        loss = look.view.value("loss")
         if not math.isfinite(loss):
             return state, ()
         last = (*state.last, loss)[-5:]
         state = SawtoothDescentState(_OSCILLATION.take(state.window, np.array([middle(last)])), last)
-        if look.picture.num_losses % 8:
+        if look.run.num_losses % 8:
             return state, ()
         out = _OSCILLATION.judge(state.window)
         if not (out.sawtooth[0] > 0.5 and out.num_teeth[0] >= self.teeth and has_level(look)):
             return state, ()
         message = f"the loss made {count(int(out.num_teeth[0]), 'large rise')} among many small falls in 128 steps"
-        evidence = (look.evidence("loss", loss, look.picture.loss_median),)
+        evidence = (look.evidence("loss", loss, look.run.loss_median),)
         return state, (Sighting(Severity.INFO, message, evidence=evidence),)

@@ -81,12 +81,12 @@ class SchedulePerBatch:
 
     def step(self, state: SchedulePerBatchState, look: Look) -> tuple[SchedulePerBatchState, Sequence[Sighting]]:
         """Look at one more rate."""
-        scene = look.scene
-        lr = scene.value("lr")
+        view = look.view
+        lr = view.value("lr")
         if math.isfinite(lr):
-            state = self._taken(state, lr, scene.step)
+            state = self._taken(state, lr, view.step)
         found, start_lr = self._found(state) if not state.is_warned else None, state.start_lr
-        if "epoch" in scene or "val/loss" in scene:
+        if "epoch" in view or "val/loss" in view:
             # A border: what drops from here on belongs to another epoch.
             state = state._replace(drops=(), start_lr=state.lr, has_epochs=True)
         # Where nobody says when an epoch is over, steps may be counted on purpose.

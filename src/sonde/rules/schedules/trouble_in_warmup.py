@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, share
-from sonde.rules.levels import has_level
+from sonde.rules.history.level import has_level
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting, When
 
 
@@ -76,58 +76,57 @@ class TroubleInWarmup:
 
     def step(self, state: TroubleInWarmupState, look: Look) -> tuple[TroubleInWarmupState, Sequence[Sighting]]:
         """Look at one more step."""
-        picture = look.picture
-        if "lr" not in look.scene or not math.isfinite(picture.loss):
+        run = look.run
+        if "lr" not in look.view or not math.isfinite(run.loss):
             return state, ()
-        if not picture.lr <= 1.001 * state.peak:
-            state = state._replace(full_at=picture.num_losses)
-        if picture.lr > state.peak or math.isnan(state.peak):
-            state = state._replace(peak=picture.lr)
-        if picture.num_losses > self.early and state.trouble < 0:
+        if not run.lr <= 1.001 * state.peak:
+            state = state._replace(full_at=run.num_losses)
+        if run.lr > state.peak or math.isnan(state.peak):
+            state = state._replace(peak=run.lr)
+        if run.num_losses > self.early and state.trouble < 0:
             return state, ()
-        if picture.num_losses <= self.early:
+        if run.num_losses <= self.early:
             state = self._watched(state, look)
         # Only then is it known that the rate does not rise any more.
-        early = picture.num_losses < 2 * self.short
+        early = run.num_losses < 2 * self.short
         if early or state.trouble < 0 or state.full_at > self.short or not has_level(look):
             return state, ()
-        stays = picture.num_losses > self.early and picture.is_impaired and picture.progress < 0.4
-        adaptive = look.scenes.latest("adam/v_ratio") is not None
+        stays = run.num_losses > self.early and run.is_impaired and run.progress < 0.4
+        adaptive = look.views.latest("adam/v_ratio") is not None
         # Large first steps are usual in small nets under Adam; it is attention that does not recover from them.
         # Heavy tails move means, not medians; and five losses are a start only up to their noise.
-        above = state.climbs and picture.is_upset and picture.loss_median > picture.loss_start + picture.loss_scale
-        telling = above or look.scenes.latest("attn/entropy") is not None
+        above = state.climbs and run.is_upset and run.loss_median > run.loss_start + run.loss_scale
+        telling = above or look.views.latest("attn/entropy") is not None
         harmless = state.ratio < 1e-3  # such steps throw no model anywhere
         severity = Severity.WARNING if stays and adaptive and telling and not harmless else Severity.INFO
         message = (
             f"{state.what} at step {state.trouble}, with the learning rate at its peak "
             f"({amount(state.peak)}) since step {state.full_at}"
         )
-        evidence = [look.evidence("lr", picture.lr)]
+        evidence = [look.evidence("lr", run.lr)]
         if math.isfinite(state.ratio):
             evidence.append(Evidence(tag="update/ratio", step=state.trouble, value=state.ratio, expected=1e-2))
-        evidence.append(look.evidence("loss", picture.loss_smooth, picture.loss_start))
-        if severity is Severity.INFO and picture.num_losses > self.early:
+        evidence.append(look.evidence("loss", run.loss_smooth, run.loss_start))
+        if severity is Severity.INFO and run.num_losses > self.early:
             return state, ()
         return state, (Sighting(severity, message, evidence=tuple(evidence), since=state.trouble),)
 
     def _watched(self, state: TroubleInWarmupState, look: Look) -> TroubleInWarmupState:
-        picture = look.picture
-        ratio = look.scene.value("update/ratio")
+        run = look.run
+        ratio = look.view.value("update/ratio")
         state = state._replace(ratio=float(np.fmax(state.ratio, ratio)))
         if state.trouble >= 0:
             return state
         # The scale of so few losses, which fall, is that of the fall: a wide band, as it should be in the beginning.
-        rise = picture.loss_smooth - picture.loss_best
+        rise = run.loss_smooth - run.loss_best
         climbs = (
-            picture.num_losses > 10
-            and picture.loss_smooth > picture.loss_start
-            and rise
-            > max(0.2 * abs(picture.loss_best), 0.0 if math.isnan(picture.loss_scale) else 2 * picture.loss_scale)
+            run.num_losses > 10
+            and run.loss_smooth > run.loss_start
+            and rise > max(0.2 * abs(run.loss_best), 0.0 if math.isnan(run.loss_scale) else 2 * run.loss_scale)
         )
         if ratio > self.ratio:
-            return state._replace(trouble=picture.step, what=f"weights changed by {share(ratio)} of their norm")
+            return state._replace(trouble=run.step, what=f"weights changed by {share(ratio)} of their norm")
         if climbs:
-            what = f"the loss rose to {amount(picture.loss_smooth)}"
-            return state._replace(trouble=picture.step, what=what, climbs=True)
+            what = f"the loss rose to {amount(run.loss_smooth)}"
+            return state._replace(trouble=run.step, what=what, climbs=True)
         return state

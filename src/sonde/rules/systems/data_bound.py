@@ -80,14 +80,14 @@ class DataBound:
 
     def step(self, state: DataBoundState, look: Look) -> tuple[DataBoundState, Sequence[Sighting]]:
         """Look at the waiting of one more step."""
-        wait, total = look.scene.value("time/data"), look.scene.value("time/step")
+        wait, total = look.view.value("time/data"), look.view.value("time/step")
         if not (math.isfinite(wait) and math.isfinite(total) and total > 0):
             return state, ()
         num = state.num_seen + 1
         if num <= 10:
             return state._replace(num_seen=num), ()
         waits, totals = (*state.waits, wait)[-self.window :], (*state.totals, total)[-self.window :]
-        work = look.scene.value("time/data_work") / own_share(look)  # had it not had to wait for a processor
+        work = look.view.value("time/data_work") / own_share(look)  # had it not had to wait for a processor
         works = (*state.works, work if work > 0 else 0.0)[-self.window :]
         state = DataBoundState(waits, totals, num, works)
         if len(waits) < self.window // 2:
@@ -121,8 +121,8 @@ class DataBound:
             f"{percent(share)} of the time goes into waiting for data: {amount(1e3 * mean)} ms a step on average, {how}"
         )
         evidence = (
-            Evidence(tag="time/data", step=look.scene.step, value=mean),
-            Evidence(tag="time/step", step=look.scene.step, value=float(np.mean(totals))),
+            Evidence(tag="time/data", step=look.view.step, value=mean),
+            Evidence(tag="time/step", step=look.view.step, value=float(np.mean(totals))),
         )
         works_itself = sum(works) > 0.5 * sum(waits)
         severity = Severity.WARNING if (steady or periodic) and not works_itself else Severity.INFO

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 from sonde.core.quantities import count
 from sonde.core.quantities import share as percent
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
-from sonde.rules.scene import Scene
+from sonde.rules.step_view import StepView
 
 _TAG = "device/utilisation"
 
@@ -68,7 +68,7 @@ class GpuIdles:
 
     def step(self, state: GpuIdlesState, look: Look) -> tuple[GpuIdlesState, Sequence[Sighting]]:
         """Look at the GPUs of one more step, where they were asked."""
-        found = _shares(look.scene)
+        found = _shares(look.view)
         if not found:
             return state, ()
         num = state.num_looks + 1
@@ -83,13 +83,13 @@ class GpuIdles:
 
     def _sighting(self, look: Look, idle: Sequence[str], usual: Mapping[str, float]) -> Sighting:
         which = f"the GPU ({idle[0]})" if idle[0] else "the GPU"
-        wait, took = look.scene.value("time/data"), look.scene.value("time/step")
+        wait, took = look.view.value("time/data"), look.view.value("time/step")
         waits = f", and {percent(wait / took)} of this step went into waiting for data" if 0 < wait <= took else ""
         busy = percent(usual[idle[0]])
         message = f"{which} is busy for {busy} of the time (median of {count(self.window, 'reading')}){waits}"
         evidence = [
             Evidence(
-                tag=f"{_TAG}@{name}" if name else _TAG, step=look.scene.step, value=usual[name], expected=self.least
+                tag=f"{_TAG}@{name}" if name else _TAG, step=look.view.step, value=usual[name], expected=self.least
             )
             for name in idle
         ]
@@ -97,8 +97,8 @@ class GpuIdles:
         return Sighting(Severity.INFO, message, where=where, evidence=tuple(evidence))
 
 
-def _shares(scene: Scene) -> dict[str, float]:
+def _shares(view: StepView) -> dict[str, float]:
     """Of the only GPU, or of each by its name."""
-    share, several = scene.value(_TAG), scene.layers(_TAG)
+    share, several = view.value(_TAG), view.layers(_TAG)
     found = {"": share} if several is None else dict(zip(several.names, several.values.tolist(), strict=True))
     return {name: share for name, share in found.items() if 0 <= share <= 1}

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.rules.history.growth import History, extended, steady_growth
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
-from sonde.rules.systems.growth import History, extended, steady_growth
 from sonde.rules.systems.sizes import sized
 
 _TAGS = ("memory/allocated", "host/rss")
@@ -74,11 +74,11 @@ class MemoryLeak:
         """Look at the memory of one more step, where it was measured."""
         histories, sightings = list(state), []
         for place, tag in enumerate(_TAGS):
-            value = look.scene.value(tag)
+            value = look.view.value(tag)
             if not (math.isfinite(value) and value > 0):
                 continue
-            histories[place] = extended(histories[place], look.scene.step, value)
-            if sighting := self._judge(tag, histories[place], look.scene.step):
+            histories[place] = extended(histories[place], look.view.step, value)
+            if sighting := self._judge(tag, histories[place], look.view.step):
                 sightings.append(sighting)
         return MemoryLeakState(*histories), sightings
 

@@ -60,12 +60,12 @@ class MemoryNearLimit:
 
     def step(self, state: MemoryNearLimitState, look: Look) -> tuple[MemoryNearLimitState, Sequence[Sighting]]:
         """Look at the memory of one more step, where it was measured."""
-        peak, total = look.scene.value("memory/peak"), look.scene.value("memory/total")
+        peak, total = look.view.value("memory/peak"), look.view.value("memory/total")
         if not total > 0 or not peak > 0:
             return state, ()
         num = state.num_high + 1 if peak > self.limit * total else 0
         if num < 2:
             return MemoryNearLimitState(num), ()
         message = f"tensors took {percent(peak / total)} of the GPU's {sized(total)} at their peak"
-        evidence = Evidence(tag="memory/peak", step=look.scene.step, value=peak, expected=self.limit * total)
+        evidence = Evidence(tag="memory/peak", step=look.view.step, value=peak, expected=self.limit * total)
         return MemoryNearLimitState(num), (Sighting(Severity.WARNING, message, evidence=(evidence,)),)

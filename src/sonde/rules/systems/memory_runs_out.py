@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.rules.history.growth import Growth, History, extended, steady_growth
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
-from sonde.rules.systems.growth import Growth, History, extended, steady_growth
 from sonde.rules.systems.sizes import sized
 
 
@@ -71,23 +71,23 @@ class MemoryRunsOut:
 
     def step(self, state: MemoryRunsOutState, look: Look) -> tuple[MemoryRunsOutState, Sequence[Sighting]]:
         """Look at the memory of one more step, where it was measured."""
-        scene, sightings = look.scene, []
-        allocated, room = scene.value("memory/allocated"), scene.value("memory/total") - scene.value("memory/peak")
+        view, sightings = look.view, []
+        allocated, room = view.value("memory/allocated"), view.value("memory/total") - view.value("memory/peak")
         if allocated > 0:
-            state = state._replace(allocated=extended(state.allocated, scene.step, allocated))
+            state = state._replace(allocated=extended(state.allocated, view.step, allocated))
             growth = self._growth(state.allocated) if math.isfinite(room) else None
             if growth is not None and (severity := self._judge(room, growth)):
-                peak, total = scene.value("memory/peak"), scene.value("memory/total")
-                evidence = Evidence(tag="memory/peak", step=scene.step, value=peak, expected=total)
+                peak, total = view.value("memory/peak"), view.value("memory/total")
+                evidence = Evidence(tag="memory/peak", step=view.step, value=peak, expected=total)
                 sightings.append(_sighting("the GPU", severity, room, growth, evidence))
-        rss, available = scene.value("host/rss"), scene.value("host/available")
+        rss, available = view.value("host/rss"), view.value("host/available")
         if rss > 0 and math.isfinite(available):
             state = state._replace(
-                rss=extended(state.rss, scene.step, rss), taken=extended(state.taken, scene.step, -available)
+                rss=extended(state.rss, view.step, rss), taken=extended(state.taken, view.step, -available)
             )
             growth = self._growth(state.taken) if self._growth(state.rss) is not None else None
             if growth is not None and (severity := self._judge(available, growth)):
-                evidence = Evidence(tag="host/available", step=scene.step, value=available, expected=-growth.first)
+                evidence = Evidence(tag="host/available", step=view.step, value=available, expected=-growth.first)
                 sightings.append(_sighting("the host", severity, available, growth, evidence))
         return state, sightings
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from sonde.core.quantities import count
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
-from sonde.rules.scene import Scene
+from sonde.rules.step_view import StepView
 from sonde.rules.systems.sizes import sized
 
 _KINDS = {
@@ -29,11 +29,11 @@ class OutOfMemoryState(NamedTuple):
     size: float = float("nan")
     sequence: float = float("nan")
 
-    def after(self, scene: Scene) -> "OutOfMemoryState":
+    def after(self, view: StepView) -> "OutOfMemoryState":
         """With what one more step tells."""
-        if "batch/size" not in scene:
+        if "batch/size" not in view:
             return self
-        return OutOfMemoryState(scene.value("batch/size"), scene.value("batch/sequence"))
+        return OutOfMemoryState(view.value("batch/size"), view.value("batch/sequence"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,9 +84,9 @@ class OutOfMemory:
 
     def step(self, state: OutOfMemoryState, look: Look) -> tuple[OutOfMemoryState, Sequence[Sighting]]:
         """Look at what is said of one more step."""
-        state = state.after(look.scene)
-        events = [fact.data for fact in look.scene.facts if fact.kind == "out-of-memory"]
-        return state, [_sighting(state, look.scene.step, data) for data in events[-1:]]
+        state = state.after(look.view)
+        events = [fact.data for fact in look.view.facts if fact.kind == "out-of-memory"]
+        return state, [_sighting(state, look.view.step, data) for data in events[-1:]]
 
 
 def _sighting(state: OutOfMemoryState, step: int, data: Mapping[str, Any]) -> Sighting:

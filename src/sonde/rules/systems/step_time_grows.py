@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount
+from sonde.rules.history.workload import Workload
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.rules.systems.throughput_drop import own_share
-from sonde.rules.systems.workload import Workload
 from sonde.signals.medians import middle
 
 _MOST_BLOCKS = 48
@@ -81,14 +81,14 @@ class StepTimeGrows:
 
     def step(self, state: StepTimeGrowsState, look: Look) -> tuple[StepTimeGrowsState, Sequence[Sighting]]:
         """Look at the time of one more step."""
-        if "batch/sequence" in look.scene:
-            state = state._replace(sequence=max(look.scene.value("batch/sequence"), 1.0))
-        work = state.work.after(look.scene)
+        if "batch/sequence" in look.view:
+            state = state._replace(sequence=max(look.view.value("batch/sequence"), 1.0))
+        work = state.work.after(look.view)
         if work.varies and not state.work.varies:
             state = StepTimeGrowsState(sequence=state.sequence)  # what came before was not divided
         if work is not state.work:
             state = state._replace(work=work)
-        whole = look.scene.value("time/step") / state.sequence / work.of(look.scene)  # longer and more take longer
+        whole = look.view.value("time/step") / state.sequence / work.of(look.view)  # longer and more take longer
         seconds = own_share(look) * whole
         if not (math.isfinite(seconds) and seconds > 0):
             return state, ()
@@ -111,9 +111,9 @@ class StepTimeGrows:
         correlation = float(np.corrcoef(np.arange(len(times)), ranks)[0, 1])
         if not correlation > self.correlation:
             return state, ()
-        now = look.scene.value("time/step")
+        now = look.view.value("time/step")
         message = f"steps take {after / before:.1f} times as long as at first, {amount(now)} s by now, and still grow"
-        evidence = Evidence(tag="time/step", step=look.scene.step, value=now, expected=now * before / after)
+        evidence = Evidence(tag="time/step", step=look.view.step, value=now, expected=now * before / after)
         return state, (Sighting(Severity.WARNING, message, evidence=(evidence,)),)
 
 

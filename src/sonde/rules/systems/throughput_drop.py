@@ -7,8 +7,8 @@ from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, count
 from sonde.core.quantities import share as percent
+from sonde.rules.history.workload import Workload
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting
-from sonde.rules.systems.workload import Workload
 from sonde.signals.medians import middle
 
 _TAGS = ("throughput/tokens_per_s", "throughput/samples_per_s")
@@ -86,7 +86,7 @@ class ThroughputDrop:
 
     def step(self, state: ThroughputDropState, look: Look) -> tuple[ThroughputDropState, Sequence[Sighting]]:
         """Look at the speed of one more step."""
-        work = state.work.after(look.scene)
+        work = state.work.after(look.view)
         if work.varies and not state.work.varies and not state.tag:
             state = self.init()  # what came before was steps a second
         if work is not state.work:
@@ -95,7 +95,7 @@ class ThroughputDrop:
         if not (math.isfinite(speed) and speed > 0):
             return state, ()
         values, own = (*state.values, speed), max(state.own, speed / own_share(look))
-        took = look.scene.value("time/step")
+        took = look.view.value("time/step")
         seconds = state.seconds + (took if 0 < took < math.inf else 0.0)
         if len(values) < self.block:
             return state._replace(tag=tag, values=values, own=own, seconds=seconds), ()
@@ -103,7 +103,7 @@ class ThroughputDrop:
         typical = middle(state.fastest[2:]) if len(state.fastest) > 4 else float("nan")
         is_slow = own < self.warning * typical
         num = state.num_slow + 1 if is_slow else 0
-        since = state.since if num > 1 else max(0, look.scene.step - self.block + 1)
+        since = state.since if num > 1 else max(0, look.view.step - self.block + 1)
         fastest = state.fastest if is_slow else (*state.fastest, fast)
         if len(fastest) > _MOST_BLOCKS:
             fastest = (*fastest[:2], *fastest[2::2])
@@ -119,17 +119,17 @@ class ThroughputDrop:
         )
         shown = tag or "time/step"
         value, expected = (fast, typical) if tag else (1 / fast, 1 / typical)
-        evidence = Evidence(tag=shown, step=look.scene.step, value=value, expected=expected)
+        evidence = Evidence(tag=shown, step=look.view.step, value=value, expected=expected)
         return state, (Sighting(severity, message, evidence=(evidence,), since=since),)
 
     def _speed(self, state: ThroughputDropState, look: Look) -> tuple[str, float]:
         """What is measured and how fast this step was; once tokens or samples are known, nothing else counts."""
         known = state.tag
         for tag in (known,) if known else _TAGS:
-            if tag in look.scene:
-                return tag, look.scene.value(tag)
-        seconds = look.scene.value("time/step")
-        return known, state.work.of(look.scene) / seconds if seconds > 0 and not known else float("nan")
+            if tag in look.view:
+                return tag, look.view.value(tag)
+        seconds = look.view.value("time/step")
+        return known, state.work.of(look.view) / seconds if seconds > 0 and not known else float("nan")
 
 
 def own_share(look: Look) -> float:
@@ -137,5 +137,5 @@ def own_share(look: Look) -> float:
 
     What other work on the machine takes is none of the training's doing; 1 where it is not known.
     """
-    seconds, starved = look.scene.value("time/step"), look.scene.value("time/starved")
+    seconds, starved = look.view.value("time/step"), look.view.value("time/starved")
     return 1 - min(starved / seconds, 0.95) if seconds > 0 and starved > 0 else 1.0

@@ -53,14 +53,14 @@ class WatchingProblem:
 
     def step(self, state: WatchingProblemState, look: Look) -> tuple[WatchingProblemState, Sequence[Sighting]]:
         """Look at what is said of one more step."""
-        problems = [str(f.data.get("reason", "")) for f in look.scene.facts if f.kind == "monitor-problem"]
+        problems = [str(f.data.get("reason", "")) for f in look.view.facts if f.kind == "monitor-problem"]
         if problems:
             return state, (Sighting(Severity.INFO, f"Sonde has a problem of its own: {problems[0]}"),)
-        if look.scene.value("monitor/dropped") > 0:
+        if look.view.value("monitor/dropped") > 0:
             state = WatchingProblemState(state.num_dropped + 1)
             message = f"the detailed measurements of {count(state.num_dropped, 'step')} were dropped for lack of room"
             evidence = Evidence(
-                tag="monitor/dropped", step=look.scene.step, value=float(state.num_dropped), expected=0.0
+                tag="monitor/dropped", step=look.view.step, value=float(state.num_dropped), expected=0.0
             )
             return state, (Sighting(Severity.INFO, message, evidence=(evidence,)),)
         return state, ()

@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, count
-from sonde.rules.depth import latest_matrices
-from sonde.rules.progress import is_hurt
+from sonde.rules.history.progress import is_hurt
+from sonde.rules.layer_depth import latest_matrices
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting
 from sonde.signals.peers import against_peers
 
@@ -85,12 +85,12 @@ class LayerNotLearning:
 
     def step(self, state: LayerNotLearningState, look: Look) -> tuple[LayerNotLearningState, Sequence[Sighting]]:
         """Look at the tensors whose turn it is."""
-        updates, gradients = look.scene.layers("update/norm"), look.scenes.latest("grad/norm")
+        updates, gradients = look.view.layers("update/norm"), look.views.latest("grad/norm")
         if updates is None or gradients is None:
             return state, ()
         gradient = dict(zip(gradients.names, gradients.values.tolist(), strict=True))
         steps = {} if gradients.steps is None else dict(zip(gradients.names, gradients.steps.tolist(), strict=True))
-        weights = look.scenes.latest("weight/norm")
+        weights = look.views.latest("weight/norm")
         weight = {} if weights is None else dict(zip(*weights[:2], strict=True))
         zero = dict(zip(state.names, state.num_zero, strict=True))
         counted = dict(zip(state.names, state.pulled, strict=True))
@@ -98,8 +98,8 @@ class LayerNotLearning:
         low = dict(zip(state.names, state.num_low, strict=True))
         far = self._far_below(look)
         # At a rate of 0 for all (the first step of a warmup, the end of a schedule) nothing is meant to move.
-        resting = look.scene.value("lr") == 0 and "lr@0" not in look.scene
-        rates = look.scene.layers("lr")
+        resting = look.view.value("lr") == 0 and "lr@0" not in look.view
+        rates = look.view.layers("lr")
         if rates is not None:
             resting = bool(np.all(rates.values == 0))
         moved, negligible = state.moved, self._negligible(look)
@@ -129,7 +129,7 @@ class LayerNotLearning:
         still_names = tuple(name for name, count in zero.items() if count)
         stopped = rates is not None and bool((rates.values == 0).any())
         sure = any(count > 1 for count in zero.values()) or (stopped and len(still_names) > 1)
-        if sure and look.scene.step >= self.first_steps:
+        if sure and look.view.step >= self.first_steps:
             name = max(still_names, key=lambda name: zero[name])
             message = f"parameter `{name}` has a gradient (norm {amount(gradient[name])}) but does not move"
             message += f", like {count(len(still_names) - 1, 'other parameter')}" if len(still_names) > 1 else ""
@@ -137,7 +137,7 @@ class LayerNotLearning:
             seen.append(Sighting(Severity.WARNING, message, where=still_names, evidence=(evidence,)))
         slow = tuple(name for name, count in low.items() if count >= self.num_looks)
         if slow:
-            severity = Severity.WARNING if is_hurt(look.picture) else Severity.INFO
+            severity = Severity.WARNING if is_hurt(look.run) else Severity.INFO
             value = far.get(slow[0], float("nan"))
             message = f"a step changes `{slow[0]}` by {amount(value)} of its norm, far less than other weight matrices"
             evidence = look.evidence(f"update/ratio@{slow[0]}", value)
@@ -148,17 +148,17 @@ class LayerNotLearning:
         """Parameters whose gradient is rounding beside what others get."""
 
         def compute() -> frozenset[str]:
-            sizes = look.scenes.latest("grad/rms") or look.scenes.latest("grad/norm")
+            sizes = look.views.latest("grad/rms") or look.views.latest("grad/norm")
             if sizes is None or not (sizes.values > 0).any():
                 return frozenset()
             least = self.rounding * float(np.median(sizes.values[sizes.values > 0]))
             return frozenset(name for name, value in zip(*sizes[:2], strict=True) if value < least)
 
-        return look.scenes.derived(f"gradients below {self.rounding}", ("grad/rms", "grad/norm"), compute)
+        return look.views.derived(f"gradients below {self.rounding}", ("grad/rms", "grad/norm"), compute)
 
     def _far_below(self, look: Look) -> dict[str, float]:
         """The weight matrices far below their peers, and their ratios."""
-        layers = latest_matrices(look.scenes, "update/ratio")
+        layers = latest_matrices(look.views, "update/ratio")
         if layers is None:
             return {}
         with np.errstate(divide="ignore", invalid="ignore"):

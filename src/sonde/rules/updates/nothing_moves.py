@@ -78,22 +78,22 @@ class NothingMoves:
 
     def step(self, state: NothingMovesState, look: Look) -> tuple[NothingMovesState, Sequence[Sighting]]:
         """Look at one more step."""
-        scene = look.scene
-        rates, updates = scene.layers("lr"), scene.layers("update/norm")
-        if "lr" not in scene and rates is None:
+        view = look.view
+        rates, updates = view.layers("lr"), view.layers("update/norm")
+        if "lr" not in view and rates is None:
             return state, ()
-        allowed = scene.value("lr") > 0 or (rates is not None and bool(np.any(rates.values > 0)))
+        allowed = view.value("lr") > 0 or (rates is not None and bool(np.any(rates.values > 0)))
         moved = state.moved or (updates is not None and bool(np.any(updates.values > 0)))
         state = state._replace(moved=moved, had_rate=state.had_rate or allowed)
         reason = "" if moved else self._reason(look, allowed=allowed)
         if not reason or (state.had_rate and not allowed):
             return state._replace(num_steps=0, since=-1), ()
-        since = state.since if state.num_steps else scene.step
+        since = state.since if state.num_steps else view.step
         state = state._replace(num_steps=state.num_steps + 1, since=since)
         if state.num_steps < self.patience:
             return state, ()
-        tag = next((tag for tag in ("grad/norm_applied", "grad/norm") if tag in scene), "lr")
-        evidence = [look.evidence(tag, scene.value(tag))]
+        tag = next((tag for tag in ("grad/norm_applied", "grad/norm") if tag in view), "lr")
+        evidence = [look.evidence(tag, view.value(tag))]
         if updates is not None:
             evidence.append(look.evidence(f"update/norm@{updates.names[0]}", 0.0))
         message = f"no weight has changed in {count(state.num_steps, 'step')}: {reason}"
@@ -101,20 +101,20 @@ class NothingMoves:
 
     def _reason(self, look: Look, *, allowed: bool) -> str:
         """Why nothing can have moved at this step; empty where something may have."""
-        scene = look.scene
+        view = look.view
         if not allowed:
             return "the learning rate is 0"
-        if "loss" not in scene:
+        if "loss" not in view:
             return ""
-        updates, weights = look.scenes.latest("update/norm"), look.scenes.latest("weight/norm")
+        updates, weights = look.views.latest("update/norm"), look.views.latest("weight/norm")
         still = updates is not None and bool(np.all(updates.values == 0))
-        if scene.value("grad/norm_applied") == 0:
-            norm = scene.value("grad/norm")
+        if view.value("grad/norm_applied") == 0:
+            norm = view.value("grad/norm")
             return (
                 f"the gradient ({amount(norm)}) is gone when the optimiser steps" if norm > 0 else "the gradient is 0"
             )
-        gradients = look.scenes.latest("grad/norm")
-        if "grad/norm" not in scene and gradients is None:
+        gradients = look.views.latest("grad/norm")
+        if "grad/norm" not in view and gradients is None:
             return "the optimiser finds no gradient" if still else ""
         if updates is None or weights is None or not still:
             return ""

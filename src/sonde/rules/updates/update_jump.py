@@ -7,8 +7,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, share
+from sonde.rules.history.tracking import Tracked, track
 from sonde.rules.rule import Cause, Claims, For, Look, Onset, Severity, Sighting
-from sonde.rules.tracking import Tracked, track
 from sonde.signals.robust_z import RobustZ
 
 
@@ -66,7 +66,7 @@ class UpdateJump:
 
     def step(self, state: UpdateJumpState, look: Look) -> tuple[UpdateJumpState, Sequence[Sighting]]:
         """Look at the tensors whose turn it is."""
-        layers = look.scene.layers("update/ratio")
+        layers = look.view.layers("update/ratio")
         if layers is None:
             return state, ()
         with np.errstate(divide="ignore", invalid="ignore"):

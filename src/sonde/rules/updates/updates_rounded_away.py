@@ -78,23 +78,23 @@ class UpdatesRoundedAway:
 
     def step(self, state: UpdatesRoundedAwayState, look: Look) -> tuple[UpdatesRoundedAwayState, Sequence[Sighting]]:
         """Look at the tensors whose turn it is."""
-        picture = look.picture
-        latest = look.scenes.latest("update/absmax")
-        if look.scene.layers("update/absmax") is None or latest is None:
+        run = look.run
+        latest = look.views.latest("update/absmax")
+        if look.view.layers("update/absmax") is None or latest is None:
             return state, ()
-        gradients = look.scenes.latest("grad/norm")
+        gradients = look.views.latest("grad/norm")
         alive = set() if gradients is None else {n for n, v in zip(*gradients[:2], strict=True) if v > 0}
         bits = significant_bits(latest.values)
         counts = np.array([name in alive for name in latest.names]) & np.isfinite(latest.values)
-        rates = look.scene.layers("lr")
-        lrs = np.array([look.scene.value("lr"), *(rates.values.tolist() if rates is not None else ())])
+        rates = look.view.layers("lr")
+        lrs = np.array([look.view.value("lr"), *(rates.values.tolist() if rates is not None else ())])
         by_sign = (np.abs(latest.values[:, None] - lrs) <= 1e-5 * np.abs(lrs)).any(axis=1)
         coarse = counts & (bits <= self.bits) & ~by_sign
         moved = bool((latest.values[counts] > 0).any())
         found = counts.sum() >= 2 and moved and coarse.sum() >= self.share * counts.sum()
-        if not found or picture.lr < 0.1 * picture.lr_peak:
+        if not found or run.lr < 0.1 * run.lr_peak:
             return self.init(), ()
-        since = state.since if state.num_looks else look.scene.step
+        since = state.since if state.num_looks else look.view.step
         state = UpdatesRoundedAwayState(state.num_looks + 1, since)
         if state.num_looks < self.num_looks:
             return state, ()
@@ -105,9 +105,9 @@ class UpdatesRoundedAway:
             f"is close to the spacing of the number format ({amount(latest.values[place])} at `{names[0]}`)"
         )
         evidence = Evidence(
-            tag=f"update/absmax@{names[0]}", step=int(look.scene.step), value=float(latest.values[place])
+            tag=f"update/absmax@{names[0]}", step=int(look.view.step), value=float(latest.values[place])
         )
-        severity = Severity.INFO if picture.progress > 0.9 else Severity.WARNING
+        severity = Severity.INFO if run.progress > 0.9 else Severity.WARNING
         return state, (Sighting(severity, message, where=names, evidence=(evidence,), since=state.since),)
 
 

@@ -8,10 +8,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import amount, share
-from sonde.rules.depth import latest_matrices, latest_typical
-from sonde.rules.fresh import LATEST
-from sonde.rules.picture import Picture
-from sonde.rules.progress import is_lost, is_stuck
+from sonde.rules.history.new_weights import LATEST
+from sonde.rules.history.progress import is_lost, is_stuck
+from sonde.rules.history.run_summary import RunSummary
+from sonde.rules.layer_depth import latest_matrices, latest_typical
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Severity, Sighting, When
 
 
@@ -104,41 +104,39 @@ class UpdatesTooLarge:
 
     def step(self, state: UpdatesTooLargeState, look: Look) -> tuple[UpdatesTooLargeState, Sequence[Sighting]]:
         """Look at the tensors whose turn it is, and at the loss at every step."""
-        picture = look.picture
-        layers = latest_matrices(look.scenes, "update/ratio")
+        run = look.run
+        layers = latest_matrices(look.views, "update/ratio")
         if layers is None or not layers.names:
             return state, self._by_rate(look)
-        ratio = latest_typical(look.scenes, "update/ratio")
-        survived = picture.best_step > state.peak_step + self.survived and picture.loss_best < 0.9 * picture.loss_start
+        ratio = latest_typical(look.views, "update/ratio")
+        survived = run.best_step > state.peak_step + self.survived and run.loss_best < 0.9 * run.loss_start
         if state.peak and survived:
             state = state._replace(peak=0.0)
-        if math.isfinite(ratio) and look.scene.layers("update/ratio") is not None:
-            high = ratio > min(self.limit, 10 * phase_ceiling(picture))
+        if math.isfinite(ratio) and look.view.layers("update/ratio") is not None:
+            high = ratio > min(self.limit, 10 * phase_ceiling(run))
             state = UpdatesTooLargeState(
                 max(state.peak, ratio),
-                look.scene.step if ratio > state.peak else state.peak_step,
+                look.view.step if ratio > state.peak else state.peak_step,
                 state.num_looks + 1 if high else 0,
-                (state.since if state.num_looks else look.scene.step) if high else state.since,
+                (state.since if state.num_looks else look.view.step) if high else state.since,
             )
         # Half is enough where the loss itself has gone: small models take their largest steps between two looks.
         # Not so of one that was ever below zero, as those of policies are.
-        enough = self.limit if picture.loss_low < 0 else self.limit / 2
-        hurt = (is_lost(picture) and state.peak > enough) or (
+        enough = self.limit if run.loss_low < 0 else self.limit / 2
+        hurt = (is_lost(run) and state.peak > enough) or (
             state.peak > self.limit
-            and look.scene.step - state.peak_step <= 200
-            and (
-                is_stuck(picture, soon=state.peak > 2 * self.limit) or (picture.is_alone and picture.improvement_z < -3)
-            )
+            and look.view.step - state.peak_step <= 200
+            and (is_stuck(run, soon=state.peak > 2 * self.limit) or (run.is_alone and run.improvement_z < -3))
         )
         if not hurt and state.num_looks < self.num_looks:
             return state, ()
         severity = Severity.WARNING if hurt else Severity.INFO
         size = f"{share(state.peak)} of" if state.peak < 1 else f"{amount(state.peak)} times"
         message = f"a step changed weight matrices by up to {size} their norm (median)"
-        if math.isfinite(picture.lr):
-            message += f", at a learning rate of {amount(picture.lr)}"
+        if math.isfinite(run.lr):
+            message += f", at a learning rate of {amount(run.lr)}"
         if hurt:
-            message += f"; the loss is {amount(picture.loss_smooth)} and began at {amount(picture.loss_first)}"
+            message += f"; the loss is {amount(run.loss_smooth)} and began at {amount(run.loss_first)}"
         place = int(np.nanargmax(layers.values)) if math.isfinite(ratio) else 0
         name, value = layers.names[place], float(layers.values[place])
         evidence = look.evidence(f"update/ratio@{name}", value, 1e-3)
@@ -147,9 +145,9 @@ class UpdatesTooLarge:
 
     def _by_rate(self, look: Look) -> Sequence[Sighting]:
         """Before any update was measured: Adam's first step moves each weight by about the learning rate."""
-        if look.scene.step > LATEST or not (look.picture.beta2 > 0 and look.picture.is_alone):
+        if look.view.step > LATEST or not (look.run.beta2 > 0 and look.run.is_alone):
             return ()
-        rate, typical = look.picture.lr, latest_typical(look.scenes, "weight/rms")
+        rate, typical = look.run.lr, latest_typical(look.views, "weight/rms")
         if not rate > 0.5 * typical > 0:
             return ()
         message = (
@@ -159,8 +157,8 @@ class UpdatesTooLarge:
         return (Sighting(Severity.INFO, message, evidence=(look.evidence("lr", rate, 0.1 * typical),)),)
 
 
-def phase_ceiling(picture: Picture) -> float:
+def phase_ceiling(run: RunSummary) -> float:
     """The upper end of healthy ratios by the number of steps, times η/η_peak [D6]."""
-    ceiling = 1e-2 if picture.step <= 1_000 else 1e-3 if picture.step <= 10_000 else 1e-4
-    scale = picture.lr / picture.lr_peak if picture.lr_peak > 0 and math.isfinite(picture.lr) else 1.0
+    ceiling = 1e-2 if run.step <= 1_000 else 1e-3 if run.step <= 10_000 else 1e-4
+    scale = run.lr / run.lr_peak if run.lr_peak > 0 and math.isfinite(run.lr) else 1.0
     return ceiling * float(np.clip(scale, 0.01, 1.0))

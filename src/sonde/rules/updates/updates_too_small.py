@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount
-from sonde.rules.cosines import take_cosine, typical
-from sonde.rules.depth import latest_matrices, latest_typical
-from sonde.rules.levels import has_level, left
-from sonde.rules.progress import is_lost, is_slow, is_stuck
+from sonde.rules.history.cosines import take_cosine, typical
+from sonde.rules.history.level import has_level, left
+from sonde.rules.history.progress import is_lost, is_slow, is_stuck
+from sonde.rules.layer_depth import latest_matrices, latest_typical
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
@@ -94,45 +94,45 @@ class UpdatesTooSmall:
 
     def step(self, state: UpdatesTooSmallState, look: Look) -> tuple[UpdatesTooSmallState, Sequence[Sighting]]:
         """Look at one more step."""
-        picture = look.picture
+        run = look.run
         cosines = take_cosine(state.cosines, look)
-        layers = latest_matrices(look.scenes, "update/ratio")
+        layers = latest_matrices(look.views, "update/ratio")
         if layers is None:
             return state._replace(cosines=cosines), ()
-        floor = 5e-4 if picture.step <= 1_000 else 5e-5 if picture.step <= 10_000 else 5e-6
-        ratio = latest_typical(look.scenes, "update/ratio")
-        settled = picture.phase is not Phase.WARMUP and picture.lr >= 0.5 * picture.lr_peak
+        floor = 5e-4 if run.step <= 1_000 else 5e-5 if run.step <= 10_000 else 5e-6
+        ratio = latest_typical(look.views, "update/ratio")
+        settled = run.phase is not Phase.WARMUP and run.lr >= 0.5 * run.lr_peak
         still = state.num_nothing >= 0 and 0 < ratio < self.nothing and settled
         num_nothing = state.num_nothing + 1 if still else -1
-        moves_nothing = num_nothing > 0.6 * self.patience and picture.is_alone and picture.loss_start > 0
-        healthy = picture.grad_norm > 0.1 * picture.grad_start or moves_nothing
-        if not (0 < ratio < floor and settled and healthy) or picture.is_solved:
+        moves_nothing = num_nothing > 0.6 * self.patience and run.is_alone and run.loss_start > 0
+        healthy = run.grad_norm > 0.1 * run.grad_start or moves_nothing
+        if not (0 < ratio < floor and settled and healthy) or run.is_solved:
             return UpdatesTooSmallState(cosines, num_nothing=num_nothing), ()
-        since = state.since if state.num_small else picture.step
+        since = state.since if state.num_small else run.step
         state = UpdatesTooSmallState(cosines, state.num_small + 1, since, num_nothing)
         tiny = ratio < 0.4 * floor
-        slow = (is_stuck(picture, soon=tiny) and not is_lost(picture)) or (picture.is_falling and is_slow(picture))
+        slow = (is_stuck(run, soon=tiny) and not is_lost(run)) or (run.is_falling and is_slow(run))
         creeps = self._creeps(look)
         slow = slow or moves_nothing or creeps
         patience = 0.6 * self.patience if tiny else self.patience
-        if not moves_nothing and (state.num_small < patience or (picture.num_losses < 100 and not slow)):
+        if not moves_nothing and (state.num_small < patience or (run.num_losses < 100 and not slow)):
             return state, ()
         cosine = typical(cosines, 1)
-        tuned = picture.came_trained  # small steps are meant
-        agrees = creeps or not cosine < self.agree or (picture.travelled < self.way and is_stuck(picture))
+        tuned = run.came_trained  # small steps are meant
+        agrees = creeps or not cosine < self.agree or (run.travelled < self.way and is_stuck(run))
         severity = Severity.WARNING if slow and agrees and not tuned else Severity.INFO
         message = f"a step changes weight matrices by only {amount(ratio)} of their norm (median)"
-        message += f", at a learning rate of {amount(picture.lr)}"
+        message += f", at a learning rate of {amount(run.lr)}"
         if slow:
-            start, now = amount(picture.loss_start), amount(picture.loss_smooth)
-            message += f"; the loss began at {start} and is {now} after {picture.num_losses:,} steps"
+            start, now = amount(run.loss_start), amount(run.loss_smooth)
+            message += f"; the loss began at {start} and is {now} after {run.num_losses:,} steps"
         evidence = look.evidence(f"update/ratio@{layers.names[0]}", ratio, 2 * floor)
         return state, (Sighting(severity, message, evidence=(evidence,), since=state.since),)
 
     def _creeps(self, look: Look) -> bool:
         """Whether weights that have everything to learn have hardly left where they began."""
-        picture = look.picture
-        if not picture.fresh > 0.5 or (has_level(look) and not left(picture) > self.high):
+        run = look.run
+        if not run.fresh > 0.5 or (has_level(look) and not left(run) > self.high):
             return False
-        straight = picture.num_losses >= 100 and picture.travelled < self.way and picture.update_cosine > self.straight
-        return straight or (picture.num_losses >= 200 and picture.travelled < self.way / 2)
+        straight = run.num_losses >= 100 and run.travelled < self.way and run.update_cosine > self.straight
+        return straight or (run.num_losses >= 200 and run.travelled < self.way / 2)

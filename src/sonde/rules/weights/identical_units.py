@@ -8,7 +8,7 @@ import numpy as np
 
 from sonde.core.parameter_kinds import Kind
 from sonde.core.quantities import count
-from sonde.rules.levels import has_level
+from sonde.rules.history.level import has_level
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
 
 
@@ -79,14 +79,14 @@ class IdenticalUnits:
         """Look at the matrices."""
         found = dict.fromkeys(state.names)
         new = self._by_spectrum(look, found) | self._by_spread(look, found)
-        if not new and not (found and "loss" in look.scene and look.picture.num_losses % 50 == 0):
+        if not new and not (found and "loss" in look.view and look.run.num_losses % 50 == 0):
             return state, ()
-        since = state.since if state.since >= 0 else look.scene.step
+        since = state.since if state.since >= 0 else look.view.step
         state = IdenticalUnitsState(tuple(found), since if found else -1)
         if not found:
             return state, ()
-        picture = look.picture
-        bad = picture.is_impaired and picture.num_losses > self.least_steps and has_level(look)
+        run = look.run
+        bad = run.is_impaired and run.num_losses > self.least_steps and has_level(look)
         names = tuple(found)
         others = f" and of {count(len(names) - 1, 'other')}" if len(names) > 1 else ""
         message = f"all units of `{names[0]}`{others} are equal"
@@ -97,7 +97,7 @@ class IdenticalUnits:
     def _by_spectrum(self, look: Look, found: dict[str, None]) -> bool:
         """Note the matrices of rank one, strike those that are not; whether any was measured."""
         ranks, largest, smallest = (
-            look.scene.layers(f"spectrum/{part}") for part in ("effective_rank", "largest", "smallest")
+            look.view.layers(f"spectrum/{part}") for part in ("effective_rank", "largest", "smallest")
         )
         if ranks is None or largest is None or smallest is None:
             return False
@@ -110,10 +110,10 @@ class IdenticalUnits:
 
     def _by_spread(self, look: Look, found: dict[str, None]) -> bool:
         """Note weights of one value only; whether there were any. Their spread grows later, their units stay equal."""
-        std, rms = look.scene.layers("weight/std"), look.scene.layers("weight/rms")
-        if std is None or rms is None or std.names != rms.names or look.picture.num_losses > 20:
+        std, rms = look.view.layers("weight/std"), look.view.layers("weight/rms")
+        if std is None or rms is None or std.names != rms.names or look.run.num_losses > 20:
             return False
-        kinds = look.scene.kinds
+        kinds = look.view.kinds
         flat = (std.values < 1e-6 * rms.values) & (rms.values > 0)
         of_one_value = [std.names[place] for place in np.flatnonzero(flat)]
         names = [
@@ -125,10 +125,10 @@ class IdenticalUnits:
         return bool(names)
 
     def _evidence(self, name: str, look: Look) -> Evidence:
-        ranks = look.scenes.latest("spectrum/effective_rank")
+        ranks = look.views.latest("spectrum/effective_rank")
         if ranks is not None and name in ranks.names:
             value = float(ranks.values[ranks.names.index(name)])
             return look.evidence(f"spectrum/effective_rank@{name}", value)
-        std = look.scenes.latest("weight/std")
+        std = look.views.latest("weight/std")
         value = float("nan") if std is None else float(std.values[std.names.index(name)])
         return look.evidence(f"weight/std@{name}", value)

@@ -57,13 +57,13 @@ class NonFiniteWeight:
 
     def step(self, state: NonFiniteWeightState, look: Look) -> tuple[NonFiniteWeightState, Sequence[Sighting]]:
         """Look at the weights where they were measured."""
-        counts = look.scene.layers("weight/nonfinite")
+        counts = look.view.layers("weight/nonfinite")
         if counts is None:
             return state, ()
         bad = np.flatnonzero(counts.values > 0)
         if not len(bad):
             return NonFiniteWeightState(), ()
-        state = NonFiniteWeightState(look.scene.step if state.since < 0 else state.since)
+        state = NonFiniteWeightState(look.view.step if state.since < 0 else state.since)
         order = bad[np.argsort(counts.values[bad], kind="stable")]
         where = tuple(counts.names[i] for i in order)
         message = f"parameter `{where[0]}` holds {count(float(counts.values[order[0]]), 'NaN or infinite value')}"

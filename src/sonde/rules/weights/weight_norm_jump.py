@@ -9,11 +9,11 @@ import numpy as np
 
 from sonde.core.parameter_kinds import Kind
 from sonde.core.quantities import amount
-from sonde.rules.kinds import Kinds
-from sonde.rules.picture import Picture
+from sonde.rules.history.run_summary import RunSummary
+from sonde.rules.history.tracking import spread
+from sonde.rules.layer_kinds import Kinds
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
-from sonde.rules.scene import Layers
-from sonde.rules.tracking import spread
+from sonde.rules.step_view import Layers
 from sonde.signals.medians import middle
 
 
@@ -106,24 +106,23 @@ class WeightNormJump:
 
     def step(self, state: WeightNormJumpState, look: Look) -> tuple[WeightNormJumpState, Sequence[Sighting]]:
         """Look at the weights where they were measured, and at the loss after a jump."""
-        picture = look.picture
-        layers = look.scene.layers("weight/rms")
+        run = look.run
+        layers = look.view.layers("weight/rms")
         found: list[Jump] = []
         if layers is not None:
-            state, found = self._compared(state, layers, picture, look.scene.kinds)
+            state, found = self._compared(state, layers, run, look.view.kinds)
         if not state.jumps and not found:
             return state, ()
-        jumps = tuple(jump for jump in (*state.jumps, *found) if picture.step - jump.step <= self.reach)[-8:]
+        jumps = tuple(jump for jump in (*state.jumps, *found) if run.step - jump.step <= self.reach)[-8:]
         state = state._replace(jumps=jumps)
         if not jumps:
             return state, ()
         worst = max(jumps, key=lambda jump: abs(np.log(jump.after / jump.before)))
         # Of several players no loss tells; and a loss that is all but gone jitters by more than its own size.
-        worse = look.picture.is_alone and (
-            math.isinf(picture.loss)
+        worse = look.run.is_alone and (
+            math.isinf(run.loss)
             # Both: the average keeps the first losses for long, and a single loss is noisy.
-            or min(picture.loss, picture.loss_smooth)
-            > max(1.2 * abs(worst.loss), abs(worst.loss) + 0.1 * abs(picture.loss_start))
+            or min(run.loss, run.loss_smooth) > max(1.2 * abs(worst.loss), abs(worst.loss) + 0.1 * abs(run.loss_start))
         )
         if not found and not worse:
             return state, ()
@@ -131,7 +130,7 @@ class WeightNormJump:
         message = f"the RMS of the weights `{worst.name}` {verb} from {amount(worst.before)} to {amount(worst.after)} "
         message += f"shortly before step {worst.step:,}"
         if worse:
-            message += f", and the loss rose from {amount(worst.loss)} to {amount(picture.loss_smooth)}"
+            message += f", and the loss rose from {amount(worst.loss)} to {amount(run.loss_smooth)}"
         evidence = tuple(
             Evidence(tag=f"weight/rms@{jump.name}", step=jump.step, value=jump.after, expected=jump.before)
             for jump in jumps[:4]
@@ -141,7 +140,7 @@ class WeightNormJump:
         return state, (Sighting(severity, message, where, evidence, min(jump.step for jump in jumps)),)
 
     def _compared(
-        self, state: WeightNormJumpState, layers: Layers, picture: Picture, kinds: Kinds
+        self, state: WeightNormJumpState, layers: Layers, run: RunSummary, kinds: Kinds
     ) -> tuple[WeightNormJumpState, list[Jump]]:
         """The weights of a look against those of the last one."""
         names, now = state.names, layers.values
@@ -160,7 +159,7 @@ class WeightNormJump:
         usual_size = middle(state.rms) if state.rms else 0.0
         far &= both & (before > self.least * usual_size)
         found = [
-            Jump(picture.step, names[place], float(before[place]), float(now[place]), picture.loss_median)
+            Jump(run.step, names[place], float(before[place]), float(now[place]), run.loss_median)
             for place in np.flatnonzero(far)
             if not (kinds.of(names[place]) is Kind.BIAS and now[place] < max(1.5 * highest[place], 3 * usual_size))
         ]

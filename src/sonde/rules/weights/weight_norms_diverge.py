@@ -70,9 +70,9 @@ class WeightNormsDiverge:
     def step(self, state: WeightNormsDivergeState, look: Look) -> tuple[WeightNormsDivergeState, Sequence[Sighting]]:
         """Look at the weights where they were measured."""
         sightings = []
-        layers = look.scene.layers("weight/rms")
+        layers = look.view.layers("weight/rms")
         if layers is not None:
-            is_bias = look.scene.kinds.are(Kind.BIAS, layers.names)
+            is_bias = look.view.kinds.are(Kind.BIAS, layers.names)
             keep = (~is_bias & (layers.values > 0)).nonzero()[0].tolist()
             if len(keep) > 1:
                 values = layers.values[keep]
@@ -92,7 +92,7 @@ class WeightNormsDiverge:
                         for name, i in zip(places, (high, low), strict=True)
                     )
                     sightings.append(Sighting(self._severity(look), message, places, evidence))
-        conditions = look.scene.layers("spectrum/condition")
+        conditions = look.view.layers("spectrum/condition")
         if conditions is not None:
             known = dict(zip(state.names, state.conditions, strict=True))
             for name, value in zip(conditions.names, conditions.values.tolist(), strict=True):
@@ -106,5 +106,5 @@ class WeightNormsDiverge:
         return state, sightings
 
     def _severity(self, look: Look) -> Severity:
-        impaired = look.picture.is_impaired and look.picture.num_losses > 100
+        impaired = look.run.is_impaired and look.run.num_losses > 100
         return Severity.WARNING if impaired else Severity.INFO

@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from sonde.core.quantities import share
-from sonde.rules.depth import matrices
-from sonde.rules.levels import has_level
+from sonde.rules.history.level import has_level
+from sonde.rules.layer_depth import matrices
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.phases import Phase
 
@@ -89,20 +89,20 @@ class WeightsCompound:
 
     def step(self, state: WeightsCompoundState, look: Look) -> tuple[WeightsCompoundState, Sequence[Sighting]]:
         """Look at the weights where they were measured, and at the loss in between."""
-        picture, layers = look.picture, look.scene.layers("weight/rms")
+        run, layers = look.run, look.view.layers("weight/rms")
         if layers is None and state.since < 0:
             return state, ()
-        if picture.phase in (Phase.WARMUP, Phase.DECAY) or picture.lr_jumped:
+        if run.phase in (Phase.WARMUP, Phase.DECAY) or run.lr_jumped:
             return WeightsCompoundState(), ()  # another rate, another percentage
         if layers is not None:
-            deep = matrices(layers, look.scenes)
+            deep = matrices(layers, look.views)
             if not state.names:
                 usable = len(deep.names) > 1 and bool(np.all(deep.values > 0))
                 names, first = (deep.names, tuple(deep.values.tolist())) if usable else ((), ())
-                return WeightsCompoundState(names, first, (look.scene.step,), (0.0,)), ()
+                return WeightsCompoundState(names, first, (look.view.step,), (0.0,)), ()
             if deep.names == state.names and bool(np.all(deep.values > 0)):
                 growth = float(np.median(np.log(deep.values / np.array(state.first))))
-                state = self._taken(state, look.scene.step, growth)
+                state = self._taken(state, look.view.step, growth)
         if state.since < 0:
             return state, ()
         grown = math.expm1(state.growths[-1])
@@ -110,12 +110,12 @@ class WeightsCompound:
             f"weight matrices have grown by {share(grown)} in {state.steps[-1] - state.steps[0]:,} steps (median), by "
             "a constant percentage a step"
         )
-        stands = not picture.is_falling and picture.step - picture.best_step >= 30
-        bad = stands and picture.num_losses >= 100 and has_level(look) and not picture.is_solved
+        stands = not run.is_falling and run.step - run.best_step >= 30
+        bad = stands and run.num_losses >= 100 and has_level(look) and not run.is_solved
         if layers is None and not bad:
             return state, ()
         name, at_first = state.names[0], state.first[0]
-        latest = look.scenes.latest("weight/rms")
+        latest = look.views.latest("weight/rms")
         value = math.nan if latest is None else float(latest.values[latest.names.index(name)])
         evidence = Evidence(tag=f"weight/rms@{name}", step=state.steps[-1], value=value, expected=at_first)
         severity = Severity.WARNING if bad else Severity.INFO

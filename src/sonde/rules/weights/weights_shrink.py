@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, share
-from sonde.rules.levels import has_level, left
+from sonde.rules.history.level import has_level, left
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 
 
@@ -87,24 +87,24 @@ class WeightsShrink:
 
     def step(self, state: WeightsShrinkState, look: Look) -> tuple[WeightsShrinkState, Sequence[Sighting]]:
         """Look at the weights where they were measured."""
-        picture = look.picture
-        norm = look.scene.value("weight/norm")
+        run = look.run
+        norm = look.view.value("weight/norm")
         if not norm > 0:
             return state, ()
         if math.isnan(state.first):
-            return WeightsShrinkState(norm, norm, 0, 1, picture.step), ()
+            return WeightsShrinkState(norm, norm, 0, 1, run.step), ()
         fell = norm < state.now or norm < self.shrunk * state.first
         state = state._replace(now=norm, falls=state.falls + fell, looks=state.looks + 1)
-        decay = look.scenes.latest("optimizer/weight_decay")
+        decay = look.views.latest("optimizer/weight_decay")
         if decay is not None and not (decay.values > 0).any():
             return state, ()
         if state.looks < 6 or norm > self.shrunk * state.first or state.falls < 0.8 * (state.looks - 1):
             return state, ()
-        rest = left(picture)
-        bad = has_level(look) and picture.num_losses > 100 and rest > self.high and not picture.is_falling
-        steps = picture.step - state.first_step
-        decayed = picture.lr * float(decay.values.max()) * steps if decay is not None else 0.0
-        if picture.num_losses >= 40 and not picture.came_trained:
+        rest = left(run)
+        bad = has_level(look) and run.num_losses > 100 and rest > self.high and not run.is_falling
+        steps = run.step - state.first_step
+        decayed = run.lr * float(decay.values.max()) * steps if decay is not None else 0.0
+        if run.num_losses >= 40 and not run.came_trained:
             if not has_level(look):
                 bad = norm < self.gone * state.first
             elif decayed > 1 and norm < self.soon_shrunk * state.first:
@@ -114,7 +114,7 @@ class WeightsShrink:
         )
         evidence = (
             look.evidence("weight/norm", norm, state.first),
-            look.evidence("loss", picture.loss_smooth, picture.loss_start),
+            look.evidence("loss", run.loss_smooth, run.loss_start),
         )
         severity = Severity.WARNING if bad else Severity.INFO
         return state, (Sighting(severity, message, evidence=evidence, since=state.first_step),)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, share
-from sonde.rules.fresh import LATEST, new_sizes
+from sonde.rules.history.new_weights import LATEST, new_sizes
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.medians import middle
 
@@ -93,11 +93,11 @@ class WeightsStartLarge:
             return state, ()
         if not state.gains:
             found = gains(look)
-            if not found and look.scene.step > LATEST:
+            if not found and look.view.step > LATEST:
                 return state._replace(is_over=True), ()
             state = state._replace(gains=tuple(found.items()))
         large = self._large(dict(state.gains))
-        outputs = look.scene.layers("act/rms")
+        outputs = look.view.layers("act/rms")
         if outputs is not None:
             seen = [
                 value
@@ -107,8 +107,8 @@ class WeightsStartLarge:
             state = state._replace(
                 largest=max([v for v in (state.largest, *seen) if not math.isnan(v)], default=math.nan)
             )
-        over, ratio = look.scene.step > _TELLING, look.picture.ratio_start
-        is_lost = "loss" in look.scene and not math.isfinite(look.picture.loss)
+        over, ratio = look.view.step > _TELLING, look.run.ratio_start
+        is_lost = "loss" in look.view and not math.isfinite(look.run.loss)
         if (state.gains and not large) or ratio > self.moved or is_lost:
             return state._replace(is_over=True), ()
         is_telling = state.largest > 1 or (over and math.isnan(state.largest))
@@ -131,15 +131,15 @@ class WeightsStartLarge:
             f"{amount(typical)} (median), {amount(gain)} in `{name}`, where 0.6 to 1.4 is usual"
         )
         evidence = look.evidence(f"weight/rms@{name}", gain, 1.4)
-        severity = Severity.INFO if look.picture.came_trained else Severity.WARNING
+        severity = Severity.INFO if look.run.came_trained else Severity.WARNING
         return Sighting(severity, message, tuple(large), (evidence,), since=0)
 
 
 def gains(look: Look) -> dict[str, float]:
     """Of the layers whose weights were measured now, before an update could change them much, and look new."""
-    model, ratios = look.scene.kinds.model, look.scene.layers("update/ratio")
+    model, ratios = look.view.kinds.model, look.view.layers("update/ratio")
     moved = {} if ratios is None else dict(zip(ratios.names, ratios.values.tolist(), strict=True))
-    sizes, _ = new_sizes(look.scene)
+    sizes, _ = new_sizes(look.view)
     return {
         name: size * math.sqrt(math.prod(model.by_name[name].shape[1:]))
         for name, size in sizes.items()

@@ -78,31 +78,31 @@ class WeightsStartOver:
 
     def step(self, state: WeightsStartOverState, look: Look) -> tuple[WeightsStartOverState, Sequence[Sighting]]:
         """Look at the weights where they were measured, and at the losses after a return."""
-        picture = look.picture
-        layers = look.scene.layers("weight/rms")
+        run = look.run
+        layers = look.view.layers("weight/rms")
         if layers is not None and len(layers.names) >= len(state.names):
             state = self._compared(state, look)
-        if state.step < 0 or picture.step == state.step:
+        if state.step < 0 or run.step == state.step:
             return state, ()
-        gained = picture.loss_start - state.before
+        gained = run.loss_start - state.before
         state = state._replace(num_later=state.num_later + 1)
-        if not picture.loss > state.before + 0.25 * gained:
+        if not run.loss > state.before + 0.25 * gained:
             return state._replace(step=-1), ()
         if state.num_later < _CONFIRMED:
             return state, ()
         message = (
             f"at step {state.step:,} the weights were back at the size that they began with, and the loss rose from "
-            f"{amount(state.before)} to {amount(picture.loss)} (it began at {amount(picture.loss_start)})"
+            f"{amount(state.before)} to {amount(run.loss)} (it began at {amount(run.loss_start)})"
         )
-        evidence = look.evidence("loss", picture.loss, state.before)
+        evidence = look.evidence("loss", run.loss, state.before)
         where = state.names[:1]
         seen = Sighting(Severity.WARNING, message, where, (evidence,), since=state.step)
         return state._replace(step=-1), (seen,)
 
     def _compared(self, state: WeightsStartOverState, look: Look) -> WeightsStartOverState:
-        layers, picture = look.scene.layers("weight/rms"), look.picture
+        layers, run = look.view.layers("weight/rms"), look.run
         assert layers is not None
-        kinds = look.scene.kinds
+        kinds = look.view.kinds
         places = [
             place
             for place, (name, value) in enumerate(zip(layers.names, layers.values.tolist(), strict=True))
@@ -111,14 +111,14 @@ class WeightsStartOver:
         names, now = tuple(layers.names[place] for place in places), layers.values[places]
         if names != state.names:
             values = tuple(now.tolist())
-            return WeightsStartOverState(names, values, values, picture.loss_median)
+            return WeightsStartOverState(names, values, values, run.loss_median)
         first, last = np.array(state.firsts), np.array(state.lasts)
         was, is_now = np.log(last / first), np.log(now / first)
         far = np.abs(was) >= self.moved
         returned = far & (np.abs(is_now) < self.back * np.abs(was))
-        gained, loss = picture.loss_start - state.loss, picture.loss
+        gained, loss = run.loss_start - state.loss, run.loss
         back = bool(far.any()) and returned.sum() > 0.5 * max(far.sum(), 0.5 * len(far))
         worse = gained > 0 and loss > state.loss + self.share * gained
-        if state.step < 0 and back and worse and picture.is_alone:
-            state = state._replace(step=picture.step, before=state.loss, num_later=0)
-        return state._replace(lasts=tuple(now.tolist()), loss=picture.loss_median)
+        if state.step < 0 and back and worse and run.is_alone:
+            state = state._replace(step=run.step, before=state.loss, num_later=0)
+        return state._replace(lasts=tuple(now.tolist()), loss=run.loss_median)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, share
-from sonde.rules.fresh import LATEST
-from sonde.rules.progress import is_stuck
+from sonde.rules.history.new_weights import LATEST
+from sonde.rules.history.progress import is_stuck
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.rules.weights.weights_start_large import gains
 from sonde.signals.medians import middle
@@ -71,7 +71,7 @@ class WeightsStartSmall:
 
     def step(self, state: WeightsStartSmallState, look: Look) -> tuple[WeightsStartSmallState, Sequence[Sighting]]:
         """Look at the first weights, and then at the loss."""
-        step = look.scene.step
+        step = look.view.step
         if state.is_over:
             return state, ()
         if not state.num:
@@ -86,7 +86,7 @@ class WeightsStartSmall:
             f"{amount(typical)} (median), where 0.6 to 1.4 is usual"
         )
         name, gain = min(state.small, key=lambda one: one[1])
-        severity = Severity.WARNING if is_stuck(look.picture, soon=True) else Severity.INFO
+        severity = Severity.WARNING if is_stuck(look.run, soon=True) else Severity.INFO
         evidence = (look.evidence(f"weight/rms@{name}", gain, 0.6),)
         names = tuple(name for name, _ in state.small)
         is_over = severity is Severity.WARNING or step >= self.latest

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import amount, count
-from sonde.rules.depth import matrices
-from sonde.rules.progress import is_hurt
+from sonde.rules.history.progress import is_hurt
+from sonde.rules.layer_depth import matrices
 from sonde.rules.rule import Against, Cause, Claims, For, Look, Onset, Severity, Sighting, When
 from sonde.signals.medians import middle
 
@@ -83,20 +83,18 @@ class WeightsSwell:
 
     def step(self, state: WeightsSwellState, look: Look) -> tuple[WeightsSwellState, Sequence[Sighting]]:
         """Look at the weights where they were measured."""
-        late = state.since < 0 and look.scene.step > state.start + self.early
+        late = state.since < 0 and look.view.step > state.start + self.early
         if state.has_jumped or (state.start >= 0 and late):
             return state, ()
-        layers = look.scene.layers("weight/rms")
+        layers = look.view.layers("weight/rms")
         if layers is None:
             return state, ()
         if state.since < 0:
-            deep = matrices(layers, look.scenes)
+            deep = matrices(layers, look.views)
             pairs = zip(deep.names, deep.values.tolist(), strict=True)
             now = {name: value for name, value in pairs if math.isfinite(value) and value > 0}
             first = {**now, **dict(state.first)}
-            state = state._replace(
-                first=tuple(first.items()), start=look.scene.step if state.start < 0 else state.start
-            )
+            state = state._replace(first=tuple(first.items()), start=look.view.step if state.start < 0 else state.start)
             # Those that start at zero, as bias tables and adapters do, can only grow.
             sizes = sorted(first.values())
             least = self.started * sizes[len(sizes) // 2] if sizes else 0.0
@@ -107,7 +105,7 @@ class WeightsSwell:
             if len(times) < 2 or state.has_jumped or not typical >= self.growth:
                 return state, ()
             widest = max(times, key=lambda name: times[name])
-            state = state._replace(since=look.scene.step, first=((widest, first[widest]),))
+            state = state._replace(since=look.view.step, first=((widest, first[widest]),))
         ((name, at_first),) = state.first
         message = (
             f"weight matrices grew to {amount(state.times)} times their first size (median) within "
@@ -115,7 +113,7 @@ class WeightsSwell:
         )
         value = float(layers.values[layers.names.index(name)]) if name in layers.names else math.nan
         evidence = look.evidence(f"weight/rms@{name}", value, at_first)
-        picture = look.picture
-        stalled = picture.num_losses >= 100 and picture.is_alone and not picture.is_falling and picture.progress < 0.5
-        severity = Severity.WARNING if stalled or is_hurt(picture) else Severity.INFO
+        run = look.run
+        stalled = run.num_losses >= 100 and run.is_alone and not run.is_falling and run.progress < 0.5
+        severity = Severity.WARNING if stalled or is_hurt(run) else Severity.INFO
         return state, (Sighting(severity, message, where=(name,), evidence=(evidence,), since=state.start),)
