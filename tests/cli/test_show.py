@@ -2,8 +2,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import sonde
 from sonde.cli.sparkline import NON_FINITE
+
+import sonde
 from sonde.core import strict_json
 
 Call = Callable[..., subprocess.CompletedProcess[str]]

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sonde.console.quantities import number
 from tests.console.test_board import row
 
 import sonde
 from sonde.console.layer_tables import LayerTables
-from sonde.console.quantities import number
 from sonde.core.frames import MISSING, Detail, Frame
 
 

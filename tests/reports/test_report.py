@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sonde.reports.quantities import number
 
 import sonde
 from sonde.core.causes import Cause
@@ -16,7 +17,6 @@ from sonde.core.remedies import Action, Remedy, Safety
 from sonde.reports.document import Card, Code, Document, Fold, Heading, Paragraph, Strong, Table
 from sonde.reports.html import html
 from sonde.reports.markdown import markdown
-from sonde.reports.quantities import number
 from sonde.reports.report import SECTIONS, report
 from sonde.reports.sections.findings import findings
 from sonde.reports.sections.opening import opening, sentence

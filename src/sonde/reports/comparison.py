@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from sonde.core import printable
+from sonde.core.quantities import number
 from sonde.core.records import Float64
 from sonde.core.strict_json import Json, dumps, loads
 from sonde.core.strict_json import number as as_json
@@ -15,7 +16,6 @@ from sonde.diagnosis.architecture import Module, Parameter, told
 from sonde.diagnosis.comparison import Contrast
 from sonde.diagnosis.divergence import Agreement, Divergence
 from sonde.reports.figures import Health
-from sonde.reports.quantities import number
 
 _MAX_LINES = 12
 _MAX_CHARS = 40

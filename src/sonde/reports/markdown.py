@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sonde.core import printable
+from sonde.core.quantities import number
 from sonde.core.records import Float64
 from sonde.reports.charts import Chart, Curve
 from sonde.reports.document import (
@@ -28,7 +29,6 @@ from sonde.reports.document import (
     Table,
 )
 from sonde.reports.escaping import escape
-from sonde.reports.quantities import number
 from sonde.reports.scales import Scale
 from sonde.reports.strips import NUM_COLOURS, Strip
 

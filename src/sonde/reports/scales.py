@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sonde.core.quantities import number
 from sonde.core.records import Float64
-from sonde.reports.quantities import number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sonde.core.quantities import number
 from sonde.core.records import Float64
 from sonde.reports.charts import shortened
 from sonde.reports.escaping import escape
-from sonde.reports.quantities import number
 from sonde.reports.scales import Scale
 
 NUM_COLOURS = 9

@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sonde.core.quantities import count, moment
 from sonde.reports.document import Block, Code, Fold, Heading, Items, Line, Paragraph, Table
-from sonde.reports.quantities import count, moment
 from sonde.reports.subject import Subject
 
 _MOST_NOTES = 50

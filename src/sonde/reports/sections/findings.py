@@ -8,6 +8,7 @@ import numpy as np
 
 from sonde.core.findings import Finding, Suspect
 from sonde.core.groups import Group, by_code
+from sonde.core.quantities import number, quantity, share
 from sonde.core.remedies import Remedy, Safety
 from sonde.reports.charts import Band, Chart, Level, Moment, Spot
 from sonde.reports.document import (
@@ -28,7 +29,6 @@ from sonde.reports.document import (
 from sonde.reports.meanings import meaning
 from sonde.reports.pictures import curve
 from sonde.reports.problem_guides import guide_of, title
-from sonde.reports.quantities import number, quantity
 from sonde.reports.subject import Subject
 from sonde.rules.catalogue import rule_of
 from sonde.signals.medians import NORMAL_FROM_MAD, spread
@@ -92,7 +92,7 @@ def _cause(subject: Subject, group: Group) -> Iterator[Block]:
 
 
 def _confidence(suspect: Suspect) -> Line:
-    return (f" ({quantity(suspect.confidence, 'share')} sure; ", Code(suspect.cause.value), ")")
+    return (f" ({share(suspect.confidence)} sure; ", Code(suspect.cause.value), ")")
 
 
 def _folded(subject: Subject, alike: list[Finding]) -> Fold:

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 
+from sonde.core.quantities import number
 from sonde.core.records import Float64
 from sonde.reports.charts import Band, Chart, Curve, Level, LineStyle, Moment
 from sonde.reports.document import Block, Figure, Figures, Heading, Line, Paragraph, Strong, Table
 from sonde.reports.outlook import Outlook, outlook
 from sonde.reports.pictures import curve, window
-from sonde.reports.quantities import number
 from sonde.reports.subject import Subject
 from sonde.signals.learning_curve import Interval, NoCurve
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.cli.sparkline import NON_FINITE, sparkline, spread
+from sonde.core.sparkline import NON_FINITE, sparkline, spread
 
 floats = st.lists(st.floats(width=32), max_size=50)
 
@@ -31,9 +31,34 @@ def test_a_flat_curve_is_drawn_in_the_middle() -> None:
 def test_spreading_keeps_every_value_that_is_not_finite_visible(values: list[float], width: int) -> None:
     columns = spread(range(0, 7 * len(values), 7), values, width=width)
     assert len(columns) == width
-    assert any(map(math.isnan, columns)) == (not all(map(math.isfinite, values)))
+    assert None not in columns
+    assert any(column != column for column in columns) == (not all(map(math.isfinite, values)))
 
 
 @pytest.mark.parametrize("width", [1, 3, 10])
 def test_spreading_one_point_fills_the_width(width: int) -> None:
     assert spread([5], [2.0], width=width) == [2.0] * width
+
+
+@given(
+    values=st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=50),
+    first=st.integers(0, 100),
+    last=st.integers(100, 200),
+    width=st.integers(1, 60),
+)
+def test_a_span_leaves_empty_what_lies_before_and_behind_the_values(
+    values: list[float], first: int, last: int, width: int
+) -> None:
+    steps = range(80, 80 + len(values))
+    columns = spread(steps, values, width=width, span=(first, last))
+    assert len(columns) == width
+    shown = [value for step, value in zip(steps, values, strict=True) if first <= step <= last]
+    filled = [place for place, column in enumerate(columns) if column is not None]
+    assert bool(filled) == bool(shown)
+    assert filled == list(range(filled[0], filled[-1] + 1)) if filled else True
+    assert all(min(shown) - 1e-9 <= column <= max(shown) + 1e-9 for column in columns if column is not None)
+
+
+def test_values_are_drawn_between_given_ends() -> None:
+    assert sparkline([0.0, 5.0, 10.0, None, math.inf], low=-10.0, high=10.0) == ["▅▆█ ×"]
+    assert sparkline([1e308, -1e308], levels="_-") == ["-_"]
