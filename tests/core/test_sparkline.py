@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.core.sparkline import NON_FINITE, sparkline, spread
+from sonde.core.sparkline import NON_FINITE, held, sparkline, spread
 
 floats = st.lists(st.floats(width=32), max_size=50)
 
@@ -29,15 +29,15 @@ def test_a_flat_curve_is_drawn_in_the_middle() -> None:
 
 @given(values=floats.filter(bool), width=st.integers(1, 60))
 def test_spreading_keeps_every_value_that_is_not_finite_visible(values: list[float], width: int) -> None:
-    columns = spread(range(0, 7 * len(values), 7), values, width=width)
+    columns = held(spread(range(0, 7 * len(values), 7), values, width=width))
     assert len(columns) == width
-    assert None not in columns
+    assert None not in columns  # the first value is in the first column, and lasts
     assert any(column != column for column in columns) == (not all(map(math.isfinite, values)))
 
 
 @pytest.mark.parametrize("width", [1, 3, 10])
-def test_spreading_one_point_fills_the_width(width: int) -> None:
-    assert spread([5], [2.0], width=width) == [2.0] * width
+def test_one_point_is_held_over_the_width(width: int) -> None:
+    assert held(spread([5], [2.0], width=width)) == [2.0] * width
 
 
 @given(
@@ -46,17 +46,11 @@ def test_spreading_one_point_fills_the_width(width: int) -> None:
     last=st.integers(100, 200),
     width=st.integers(1, 60),
 )
-def test_a_span_leaves_empty_what_lies_before_and_behind_the_values(
-    values: list[float], first: int, last: int, width: int
-) -> None:
-    steps = range(80, 80 + len(values))
+def test_a_column_is_empty_where_nothing_was_measured(values: list[float], first: int, last: int, width: int) -> None:
+    steps = range(80, 80 + 3 * len(values), 3)
     columns = spread(steps, values, width=width, span=(first, last))
-    assert len(columns) == width
-    shown = [value for step, value in zip(steps, values, strict=True) if first <= step <= last]
-    filled = [place for place, column in enumerate(columns) if column is not None]
-    assert bool(filled) == bool(shown)
-    assert filled == list(range(filled[0], filled[-1] + 1)) if filled else True
-    assert all(min(shown) - 1e-9 <= column <= max(shown) + 1e-9 for column in columns if column is not None)
+    there = {(step - first) * width // (last - first + 1) for step in steps if first <= step <= last}
+    assert [column is not None for column in columns] == [place in there for place in range(width)]
 
 
 def test_values_are_drawn_between_given_ends() -> None:

@@ -14,7 +14,7 @@ from sonde.cli import colours
 from sonde.cli.console import one_line
 from sonde.core.palette import TERMINAL
 from sonde.core.quantities import count, duration, moment, number
-from sonde.core.sparkline import NON_FINITE, sparkline, spread
+from sonde.core.sparkline import NON_FINITE, held, sparkline, spread
 
 if TYPE_CHECKING:
     from sonde.core.records import Event, Point, State
@@ -84,7 +84,7 @@ def _chart(run: "Run", tag: str, last_step: int, width: int) -> Text:
         math.nan if nonfinite else mean
         for mean, nonfinite in zip(window.mean.tolist(), window.nonfinite.tolist(), strict=True)
     ]
-    columns = spread(window.step.tolist(), means, width=num_columns)
+    columns = held(spread(window.step.tolist(), means, width=num_columns))
     finite = [value for value in columns if value is not None and math.isfinite(value)] or [math.nan]
     marks = {0: number(max(finite), largest=1e6), _CHART_ROWS - 1: number(min(finite), largest=1e6)}
     chart = Text(one_line(tag), style="dim")

@@ -1,7 +1,7 @@
 """Curves drawn with block characters."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 NON_FINITE = "×"
@@ -56,10 +56,9 @@ def level(share: float, levels: str = BLOCKS) -> str:
 def spread(
     steps: Sequence[float], values: Sequence[float], *, width: int, span: tuple[float, float] | None = None
 ) -> list[float | None]:
-    """Values at uneven steps as `width` columns: the mean where several meet, the last one where none is.
+    """Values at uneven steps as `width` columns: the mean where several meet, None where there is no value.
 
-    A value that is not finite makes its column NaN, whatever it meets there. With a span, None stands before the first
-    value and behind the last.
+    A value that is not finite makes its column NaN, whatever it meets there.
 
     Args:
         steps: Rising, whole or not.
@@ -69,9 +68,7 @@ def spread(
 
     Example:
         >>> spread([0, 1, 2, 9], [4.0, 2.0, 1.0, 7.0], width=5)
-        [3.0, 1.0, 1.0, 1.0, 7.0]
-        >>> spread([2, 5], [4.0, 2.0], width=5, span=(0, 9))
-        [None, 4.0, 2.0, None, None]
+        [3.0, 1.0, None, None, 7.0]
     """
     if not steps:
         return []
@@ -80,13 +77,20 @@ def spread(
     for step, value in zip(steps, values, strict=True):
         if first <= step <= last:
             columns[int((step - first) * width // (last - first + 1))].append(value)
-    filled = [place for place, column in enumerate(columns) if column]
-    means: list[float | None] = [None] * width
-    for place in range(filled[0], filled[-1] + 1) if filled else ():
-        means[place] = _mean(columns[place]) if columns[place] else means[place - 1]
-    if span is None:  # the last step is in the last column only where there are enough of them
-        means = [value if value is not None else means[filled[-1]] for value in means]
-    return means
+    return [_mean(column) if column else None for column in columns]
+
+
+def held(columns: Iterable[float | None]) -> list[float | None]:
+    """Columns in which a value lasts until the next one.
+
+    Example:
+        >>> held([None, 3.0, None, 7.0, None])
+        [None, 3.0, 3.0, 7.0, 7.0]
+    """
+    filled: list[float | None] = []
+    for value in columns:
+        filled.append(filled[-1] if value is None and filled else value)
+    return filled
 
 
 def _mean(values: Sequence[float]) -> float:

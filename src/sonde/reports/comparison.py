@@ -202,10 +202,10 @@ def parting(divergence: Divergence, tolerance: float) -> str:
     )
     told = f"{start}; first {exact.tag} at step {exact.step:,}: {_digits(exact.first, exact.second)}"
     if beyond is None:
-        return f"{told}; never more than {tolerance:.2g} apart"
+        return f"{told}; never more than {number(tolerance, 2)} apart"
     if beyond.step == exact.step:
         return told
-    return f"{told}; more than {tolerance:.2g} apart since {beyond.tag} at step {beyond.step:,}"
+    return f"{told}; more than {number(tolerance, 2)} apart since {beyond.tag} at step {beyond.step:,}"
 
 
 def health_rows(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
@@ -231,7 +231,7 @@ def health_rows(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
             [
                 "-"
                 if h.gain_mean is None
-                else _shown(h.gain_mean) + ("" if h.gain_sd is None else f" ± {h.gain_sd:.2g}")
+                else _shown(h.gain_mean) + ("" if h.gain_sd is None else f" ± {number(h.gain_sd, 2)}")
                 for h in healths
             ],
         ),
@@ -305,7 +305,7 @@ def _shown(value: float | None) -> str:
 def _digits(first: float, second: float) -> str:
     """Two numbers with as many digits as it takes to tell them apart."""
     for digits in range(4, 10):
-        texts = f"{first:.{digits}g}", f"{second:.{digits}g}"
+        texts = number(first, digits), number(second, digits)
         if texts[0] != texts[1]:
             break
     return f"{texts[0]} → {texts[1]}"

@@ -36,7 +36,7 @@ def curves(subject: Subject) -> tuple[Block, ...]:
 
 def _loss(subject: Subject) -> Figure | None:
     raw = curve(subject.run, "loss", "each step", look=LineStyle.FAINT)
-    checks = curve(subject.run, "val/loss", "validation", look=LineStyle.DOTS)
+    checks = curve(subject.run, "val/loss", "validation", look=LineStyle.POINTS, series=1)
     shown: list[Curve] = []
     if raw is not None:
         shown.append(raw)
@@ -91,7 +91,7 @@ def _plain(subject: Subject, tag: str, *, beside: tuple[tuple[str, str], ...] = 
     others = [
         found
         for other, label in beside
-        if (found := curve(subject.run, other, label, look=LineStyle.DASHED)) is not None
+        if (found := curve(subject.run, other, label, look=LineStyle.DASHED, series=1)) is not None
         and np.isfinite(found.value).any()
     ]
     explained = f": {said.explained}" if said.explained else ""
