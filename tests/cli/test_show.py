@@ -2,10 +2,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from sonde.cli.sparkline import NON_FINITE
-
 import sonde
 from sonde.core import strict_json
+from sonde.core.sparkline import NON_FINITE
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sonde.console.quantities import number
 from tests.console.test_board import row
 
 import sonde
 from sonde.console.layer_tables import LayerTables
 from sonde.core.frames import MISSING, Detail, Frame
+from sonde.core.quantities import number
 
 
 def of_layers(table: str, step: int, values: dict[str, float]) -> Frame:

@@ -17,10 +17,12 @@ from sonde.core.causes import Cause
 from sonde.core.findings import Diagnosis, Evidence, Finding, Severity, Suspect
 from sonde.core.quantities import number
 from sonde.core.remedies import Action, Remedy, Safety
-from sonde.reports.document import Card, Code, Document, Fold, Heading, Paragraph, Strong, Table
+from sonde.reports.charts import Chart
+from sonde.reports.document import Card, Code, Document, Figures, Fold, Heading, Paragraph, Strong, Table
 from sonde.reports.html import html
 from sonde.reports.markdown import markdown
 from sonde.reports.report import SECTIONS, report
+from sonde.reports.sections.curves import curves
 from sonde.reports.sections.findings import findings
 from sonde.reports.sections.opening import opening, sentence
 from sonde.reports.subject import Subject
@@ -309,3 +311,21 @@ def test_a_number_that_is_rounded_to_the_end_of_its_range_says_on_which_side_it_
     assert f"| {text} |" in line
     assert "-10% to +10%" in line
     assert ("not ok" in line) == (abs(value) > 0.1)
+
+
+def test_of_all_series_only_the_users_own_are_drawn_as_metrics(tmp_path: Path) -> None:
+    listed = Path(__file__).parents[2].joinpath("docs/how-to/read-the-series.md").read_text(encoding="utf-8")
+    families = {found for found in re.findall(r"^\| `([a-z_]+)/", listed, flags=re.MULTILINE) if found != "val"}
+    assert len(families) > 20
+    with sonde.record(tmp_path / "run") as writer:
+        for step in range(30):
+            values = {f"{family}/made_up": 1.0 + step for family in families}
+            writer.log(step, {"loss": 1.0, **values, "accuracy": 0.5, "val/accuracy": 0.5})
+    drawn = {
+        chart.y_label
+        for block in curves(_subject(tmp_path / "run", steps=30))
+        if isinstance(block, Figures)
+        for figure in block.figures
+        if isinstance(chart := figure.picture, Chart)
+    }
+    assert drawn == {"Loss", "accuracy", "val/accuracy"}

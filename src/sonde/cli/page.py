@@ -12,6 +12,7 @@ from rich.text import Text
 
 from sonde.cli import colours
 from sonde.cli.console import one_line
+from sonde.core.json_fields import flattened
 from sonde.core.palette import TERMINAL
 from sonde.core.quantities import count, duration, moment, number
 from sonde.core.sparkline import NON_FINITE, held, sparkline, spread
@@ -155,12 +156,9 @@ def _event(event: "Event") -> Text:
     return Text.assemble(one_line(event.kind), (where, "dim"), "  " if words else "", words)
 
 
-def _words(value: Any, name: str = "") -> Iterator[Text]:
+def _words(settings: Any) -> Iterator[Text]:
     """Nested settings as `outer.inner=value`."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _words(item, f"{name}.{key}" if name else str(key))
-    elif value is not None:
+    for name, value in flattened(settings):
         text = one_line(value)
         quoted = f'"{text}"' if isinstance(value, str) and " " in text else text
         yield Text.assemble((f"{one_line(name)}=", "dim"), quoted)

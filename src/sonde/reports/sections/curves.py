@@ -16,7 +16,7 @@ _LONG = 5_000  # steps, against which the memory of `loss/ema`, 100 steps, is sh
 _FURTHER = 6  # metrics of evaluations and series of the user's own
 _OWN = re.compile(
     "(?:loss|lr|grad|weight|update|act|gain|attn|logits|adam|clip|amp|batch|label|spectrum|time|throughput|memory|host"
-    "|device|monitor|epoch|evaluation|gradient_monitor)(?:/|$)"
+    "|device|monitor|epoch|evaluation|gradient_monitor|flops|operator|optimizer|phase)(?:/|$)"
 )
 
 
