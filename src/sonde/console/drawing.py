@@ -11,7 +11,7 @@ from sonde.console.view import Layers, Memory, Value, View
 from sonde.core import palette, printable
 from sonde.core.findings import Finding, Severity
 from sonde.core.groups import groups
-from sonde.core.quantities import amount, clock, compact, number
+from sonde.core.quantities import amount, clock, compact, count, number
 from sonde.core.sparkline import sparkline, spread
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _legends(strip: strips.Strip, layers: Layers) -> Iterator[str]:
     there = {cell.health for cell in strip.cells}
     signs = ", ".join(f"{strips.SIGNS[health]} {meaning}" for health, meaning in _MEANINGS.items() if health in there)
     grouped = f", {strip.layers_per_cell} a cell" if strip.layers_per_cell > 1 else ""
-    said = f"{len(layers.names)} {'layer' if len(layers.names) == 1 else 'layers'}{grouped}"
+    said = f"{count(len(layers.names), 'layer')}{grouped}"
     if signs:
         yield f"{said}: {signs}"
         yield signs
