@@ -22,7 +22,7 @@ _LINES: dict[LineStyle, dict[str, object]] = {
 }
 _GRID, _AXIS = Paint(stroke="grid"), Paint(stroke="line")
 _BAND, _SHADE = Paint(fill="band", more={"fill-opacity": 0.7}), {"fill-opacity": 0.16}
-_LEVEL = Paint(stroke="level", more={"stroke-dasharray": "4 4"})
+_LEVEL = Paint(stroke="healthy", more={"stroke-dasharray": "4 4"})
 _CALM = Paint(stroke="soft", more={"stroke-dasharray": "3 3"})
 _BEGINS = Paint(stroke="critical", more={"stroke-width": 1.4})
 _LOST = Paint(stroke="critical", more={"stroke-width": 2.2})
