@@ -1,6 +1,7 @@
 """Runs on disk held against each other."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,8 +14,9 @@ import sonde
 from sonde.core import strict_json
 from sonde.core.errors import TagNotFound
 from sonde.diagnosis.divergence import Agreement
-from sonde.reports.comparison import ABSENT
+from sonde.reports.comparison import ABSENT, verdict
 from sonde.reports.html import html, svg
+from sonde.reports.markdown import markdown
 from sonde.reports.sections.comparison import charts, compared
 
 
@@ -233,3 +235,18 @@ def test_the_picture_has_a_curve_for_each_run_and_marks_the_separation(tmp_path:
     assert {"a (reference)", "b", "c", "loss"} <= set(texts)
     assert "c apart since 201" in texts
     assert "nan" not in picture
+
+
+def test_both_forms_of_the_document_have_everything_that_is_printed(tmp_path: Path) -> None:
+    lost = _curve(tmp_path / "lost")
+    with sonde.record(tmp_path / "lost2", config={"lr": 0.1}) as writer:
+        for step in range(1, 401):
+            writer.log(step, {"loss": 1.0 if step < 300 else math.nan, "grad/norm": 2.0})
+    found = sonde.compare(lost, tmp_path / "lost2")
+    page, text = html(compared(found)), markdown(compared(found))
+    for said in (verdict(found, found.against[0]), "gradient norm", "config.lr", "First difference"):
+        assert said in page
+        assert said in text
+    assert re.search(r"×{10,}  lost2", text)
+    assert '<strong class="named edge-series-1">lost2</strong>' in page
+    assert charts(found)[0].curves[1].lost.tolist() == list(range(300, 401))
