@@ -22,13 +22,15 @@ def title(bulletin: Bulletin) -> str:
         return f"{finding.severity}: {finding.code} {finding.name} in {run}, step {finding.first_step}"
     if notice.alarms:
         number = len(notice.alarms) + notice.more + notice.to_follow
-        return f"{notice.severity}: {number} findings in {run}, step {bulletin.step}"
+        return f"{notice.severity}: {count(number, 'finding')} in {run}, step {bulletin.step}"
     if len(notice.resolved) == 1 and not notice.more_resolved:
         (finding,) = notice.resolved
         return f"resolved: {finding.code} {finding.name} in {run}, step {finding.last_step}"
     if notice.resolved:
-        return f"resolved: {len(notice.resolved) + notice.more_resolved} findings in {run}, step {bulletin.step}"
-    return f"Sonde: {notice.more} findings in {run}"
+        return (
+            f"resolved: {count(len(notice.resolved) + notice.more_resolved, 'finding')} in {run}, step {bulletin.step}"
+        )
+    return f"Sonde: {count(notice.more, 'finding')} in {run}"
 
 
 def text(bulletin: Bulletin) -> str:
@@ -92,7 +94,7 @@ def remainder(notice: Notice) -> list[str]:
     if notice.more:
         sentences.append(f"and {count(notice.more, 'more finding')} that {_are(notice.more)} not listed")
     if notice.more_resolved:
-        sentences.append(f"and {notice.more_resolved} more that {_are(notice.more_resolved)} resolved")
+        sentences.append(f"and {notice.more_resolved:,} more that {_are(notice.more_resolved)} resolved")
     if notice.to_follow:
         verb = "follows" if notice.to_follow == 1 else "follow"
         sentences.append(f"{count(notice.to_follow, 'critical finding')} {verb} in the next message")
