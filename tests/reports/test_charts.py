@@ -136,6 +136,18 @@ def test_a_legend_has_as_many_rows_as_it_needs_and_the_curves_begin_below_it() -
     assert max(ends) <= drawing.width
 
 
+def test_names_that_are_longer_than_the_picture_are_shortened() -> None:
+    name = "/a/very/long/path" * 20
+    curves = tuple(Curve(label=f"{i}{name}{i}", step=STEPS, value=STEPS, series=i) for i in range(2))
+    drawing = drawn(Chart(y_label=name, curves=curves, moments=(Moment(label=name, step=90.0),)))
+    long = [shape for shape in drawing.shapes if "…" in shape.text]
+    assert len(long) == 4
+    for shape in long:
+        x = float(str(shape.attributes["x"]))
+        assert x >= 0
+        assert x + 6 * len(shape.text) <= drawing.width
+
+
 def test_what_is_lost_has_the_colour_of_its_curve_where_there_are_several() -> None:
     curves = tuple(Curve(label=str(i), step=STEPS, value=STEPS, lost=STEPS[10:60], series=i) for i in range(2))
     lost = _of_kind(drawn(Chart(y_label="loss", curves=curves)), "lost")

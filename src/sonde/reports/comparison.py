@@ -250,7 +250,8 @@ def health_rows(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
 def setting_cells(setting: Setting) -> list[str]:
     """A setting's values, as they are shown."""
     return [
-        "-" if value is ABSENT else _cut(value if isinstance(value, str) else dumps(value)) for value in setting.values
+        "-" if value is ABSENT else printable.cut(value if isinstance(value, str) else dumps(value), _MAX_CHARS)
+        for value in setting.values
     ]
 
 
@@ -309,10 +310,6 @@ def _digits(first: float, second: float) -> str:
         if texts[0] != texts[1]:
             break
     return f"{texts[0]} → {texts[1]}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…"
 
 
 def _listed(values: Float64) -> list[float | str]:

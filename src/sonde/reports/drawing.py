@@ -145,10 +145,11 @@ class _Plot:
             x, _ = self._at(moment.step, 0.0)
             line, text = _paints(moment)
             yield line.path(f"M{x:.1f} {self._top - 6}V{self._bottom}", kind="moment")
-            room = BOLD * len(moment.label)
+            label = shortened(moment.label, int((self._right - self._left) / BOLD))
+            room = BOLD * len(label)
             start = min(x - 3, self._width - 4 - room)
             if start > taken:
-                yield writing(start, self._top - 10, moment.label, text)
+                yield writing(start, self._top - 10, label, text)
                 taken = start + room + 8
 
     def _spot(self, spot: Spot) -> Iterator[Shape]:
@@ -178,7 +179,8 @@ class _Plot:
     def _legend_shapes(self) -> Iterator[Shape]:
         """In as many rows as the labels need; `_top` is left at the last of them."""
         x, is_first = self._left, True
-        for label, kind, paint in self._legend_entries():
+        for name, kind, paint in self._legend_entries():
+            label = shortened(name, int((self._right - self._left - 25) / LETTER))
             room = 25 + LETTER * len(label) + 14
             if not is_first and x + room > self._width:
                 x, self._top = self._left, self._top + _ROW

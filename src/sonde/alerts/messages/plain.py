@@ -103,8 +103,7 @@ def remainder(notice: Notice) -> list[str]:
 
 def shortened(finding: Finding) -> str:
     """A finding in full, cut where it is longer than anybody reads."""
-    whole = str(finding)
-    return whole if len(whole) <= _MOST_CHARACTERS else whole[: _MOST_CHARACTERS - 1] + "…"
+    return printable.cut(str(finding), _MOST_CHARACTERS)
 
 
 def _are(num: int) -> str:
