@@ -22,6 +22,7 @@ def test_ordinary_numbers_are_written_out(value: float) -> None:
 def test_what_is_no_number_has_its_name() -> None:
     assert [amount(value) for value in (math.nan, math.inf, -math.inf)] == ["NaN", "infinity", "-infinity"]
     assert share(math.nan) == "NaN"
+    assert number(-0.0) == "0"
 
 
 def test_shares_and_counts() -> None:

@@ -21,7 +21,7 @@ def number(value: float, digits: int = 4, *, largest: float = 1e9) -> str:
     """
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "infinity" if value > 0 else "-infinity"
-    rounded = float(f"{value:.{digits}g}")
+    rounded = float(f"{value:.{digits}g}") + 0.0  # no zero has a sign
     if 1000 <= abs(rounded) < largest:
         return f"{rounded:,.0f}"
     figures, e, power = f"{rounded:.{max(digits, 3)}g}".partition("e")  # with fewer, 100 would be 1e+02
