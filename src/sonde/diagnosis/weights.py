@@ -111,6 +111,7 @@ WEIGHTS: dict[str, dict[str, tuple[float, float]]] = {
         "no-learnable-signal": (-3.2, 0), },
     "LOP013": {"batchnorm-small-batch": (9.9, 6.6), "train-eval-mismatch": (-1.6, 0.2),
         "exploding-gradients": (-3.2, 0.1), "lr-too-high": (-4, 0), },
+    "LOP014": {"targets-not-shifted": (14, 1), },
     "LOS001": {"nonfinite-input": (1.6, 2.6), "exploding-gradients": (1.3, 0.2), "precision-overflow": (1.8, 0.9),
         "lr-too-high": (1.2, 0), "weight-norm-jump": (-0.8, 0), "plateau": (-6.4, 0), "overfitting": (-6.4, 0), },
     "LOS002": {"bad-batch": (2.1, 1.8), "lr-spike": (2.2, 1.1), "output-logit-drift": (1.8, 1),
