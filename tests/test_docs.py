@@ -50,6 +50,16 @@ def test_every_example_runs(example: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_notebook_runs_and_finds_its_mistake(tmp_path: Path) -> None:
+    cells = json.loads((ROOT / "examples" / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "code")
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nprint(diagnosis.findings[0].causes[0].cause)"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.split()[-1:] == ["lr-too-high"], done.stderr
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
