@@ -50,6 +50,16 @@ def test_every_example_runs(example: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_notebook_runs_and_finds_its_mistake(tmp_path: Path) -> None:
+    cells = json.loads((ROOT / "examples" / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "code")
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nprint(diagnosis.findings[0].causes[0].cause)"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.split()[-1:] == ["lr-too-high"], done.stderr
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
@@ -148,3 +158,9 @@ def test_the_pages_of_problems_are_what_is_printed() -> None:
     pages = {page.stem: page.read_text(encoding="utf-8") for page in folder.glob("*.md")}
     expected = {name: namespace["page"](name) for name in namespace["GUIDES"]}
     assert pages == expected, "run: python docs/how-to/problems/make_guides.py"
+
+
+def test_every_page_has_a_place_in_the_navigation_of_the_site() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if f"- {page}\n" not in navigation] == []

@@ -64,3 +64,9 @@ def test_a_bad_start_that_ends_in_nan_is_a_warning() -> None:
     losses = [1200.0, 4000.0, 1e6, float("nan")]
     given = rows(4, loss=losses, loss__relative=[None, 1900.0, None, None])
     assert alarms(judge(InitialLossHigh(), given))[0][0] == 4
+
+
+def test_a_loss_that_explodes_before_the_first_look_had_no_bad_start() -> None:
+    losses = [0.75, 40.0, 900.0, 4000.0, *[1e6] * 30]
+    given = rows(34, loss=losses, loss__relative=[None, None, None, 5900.0, *[9000.0] * 30], loss__trivial=0.7)
+    assert alarms(judge(InitialLossHigh(), given)) == []

@@ -113,13 +113,15 @@ class InitialLossHigh:
         if math.isfinite(share):
             zeros = view.value("loss/zeros") / view.value("loss/trivial")  # over guessing; NaN where not measured
             start = share / (zeros if zeros > 1 else 1.0) if not state.num_looks else state.start
+            if not state.num_looks and 0 < run.loss_first < run.loss:  # it has risen before the first look
+                start *= run.loss_first / run.loss
             state = state._replace(start=start, least=min(state.least, share), num_looks=state.num_looks + 1)
         if "loss" not in view or not look.run.is_alone or state.is_warned:
             return state, ()
         is_bad = run.num_losses >= self.least_steps and run.trivial > 0 and self._is_bad(state, look)
         if is_bad or self._is_far(state, run):
             message = (
-                f"the loss began at {amount(run.loss_start / run.trivial)} times the cost of guessing "
+                f"the loss began at {amount(min(run.loss_first, run.loss_start) / run.trivial)} times the cost of guessing "
                 f"({amount(run.trivial)}), and is still above it after {run.num_losses:,} steps"
             )
             evidence = look.evidence("loss", run.loss, run.trivial)
@@ -156,7 +158,7 @@ class InitialLossHigh:
         limit = self.factor * run.trivial
         start = run.loss_start / run.trivial
         summed = any(0.5 * size < start < 2 * size for size in state.sizes)
-        return run.loss_best > limit and not run.val_loss < limit and not summed and bool(state.sizes)
+        return min(run.loss_first, run.loss_best) > limit and not run.val_loss < limit and not summed and bool(state.sizes)
 
 
 def _trivial(look: Look) -> float:
