@@ -73,7 +73,7 @@ class PostEpoch:
         >>> remedies = lambda cause: remedies_for(cause, RunSummary(lr=0.1))
         >>> print(*evaluation.report(state, remedies), sep=chr(10))
         epoch 4: slowing; validation loss 2.68 (0.74% better, poor), training loss 1.98, gap 35%; learning rate fine
-          issue: the validation loss improved by 0.7%, less than 1%
+          issue: the validation loss improved by 0.74%, less than 1%
           issue: the validation loss is 35% above the training loss, more than 30%; on its own this is no overfitting
           try: lower the learning rate from 0.1 to 0.05
     """
