@@ -73,7 +73,7 @@ def test_recording_and_reading_need_no_torch(tmp_path: Path) -> None:
 import sys
 import sonde
 with sonde.record(sys.argv[1]) as run:
-    run.log(0, {"loss": 1.0})
+    run.log({"loss": 1.0}, step=0)
 run = sonde.load(sys.argv[1])
 run.series("loss"), run.window("loss"), run.last(), run.table(), run.events()
 assert "torch" not in sys.modules

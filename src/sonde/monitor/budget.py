@@ -150,6 +150,11 @@ class Budget:
         """One line for the end of a run."""
         if not self.num_steps:
             return "no step was watched"
+        steps = f"{self.num_steps:,} step{'s' * (self.num_steps != 1)}"
+        # A share of a short run would be that of its first looks, which no later step pays; and what integrations and
+        # endings are charged with is no part of any step, so that it may even be above 100%.
+        if self.num_steps < _CLOSE_STEPS or self.total_own_s > self.total_s:
+            return f"{steps}; watching took {self.total_own_s:.1f} s in all, most of it first looks"
         share = self.total_own_s / self.total_s if self.total_s else 0.0
         own_ms = 1e3 * self.total_own_s / self.num_steps
-        return f"{self.num_steps:,} steps; watching took {own_ms:.2f} ms a step, {share:.2%} of the time"
+        return f"{steps}; watching took {own_ms:.2f} ms a step, {share:.2%} of the time"

@@ -76,7 +76,7 @@ def report(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     with sonde.record(folder) as writer:
         ...         for step in range(1, 101):
-        ...             writer.log(step, {"loss": 1 / step, "lr": 0.1})
+        ...             writer.log({"loss": 1 / step, "lr": 0.1}, step=step)
         ...     told = report(folder)
         >>> print(told)
         The training is healthy, with notes.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core.errors import FormatError, StoreError, TagNotFound
+from sonde.core.example_losses import ExampleLosses, is_of_examples
 from sonde.core.frames import Columns, Float32, Frame, is_missing
 from sonde.core.json_fields import known, mapping, member, text, whole
 from sonde.core.model_table import ModelTable
@@ -145,7 +146,8 @@ class Run:
 
     def histogram_tags(self, pattern: str = "*") -> list[str]:
         """All tags of histograms that match a shell-style pattern, sorted."""
-        return _matching(_tags_of(self._all(layout.HISTOGRAMS)), pattern)
+        tables = [table for table in self._all(layout.HISTOGRAMS) if not is_of_examples(table.name)]
+        return _matching(_tags_of(tables), pattern)
 
     def series(
         self, tag: str, *, start: int | None = None, end: int | None = None, branch: int | None = None
@@ -187,6 +189,21 @@ class Run:
         counts = rows.values[0].reshape(len(rows.step), table.bins)
         measured = ~is_missing(counts[:, 0])
         return rows.step[measured], counts[measured], rows.time[measured]
+
+    def example_losses(self, *, branch: int | None = None) -> list[ExampleLosses]:
+        """What each example cost in each evaluation that was given `losses`, oldest first; none where none was.
+
+        Args:
+            branch: A branch's number; the current line where left out.
+        """
+        line = self._line(branch)
+        found: list[ExampleLosses] = []
+        for table in self._all(layout.HISTOGRAMS):
+            if is_of_examples(table.name):
+                rows = table.rows([0], line, None, None)
+                values = rows.values[0].reshape(len(rows.step), table.bins)
+                found += map(ExampleLosses, rows.step.tolist(), values, rows.time.tolist())
+        return sorted(found, key=lambda one: (one.step, one.time))
 
     def window(
         self,
