@@ -47,7 +47,7 @@ def test_what_is_logged_belongs_to_the_last_step_that_was_closed(tmp_path: Path)
         for number in range(1, 6):
             train(watch, net, optimizer, 1)
             watch.log({"accuracy": number / 10})
-            watch.log({"late": torch.tensor(number * 1.5), "val/f1": np.float32(number)})
+            watch.log({"late": torch.tensor(number * 1.5), "val/f1": float(np.float32(number))})
     run = sonde.load(tmp_path / "run")
     for tag, factor in (("accuracy", 0.1), ("late", 1.5), ("val/f1", 1.0)):
         step, value, _ = run.series(tag)
@@ -68,9 +68,7 @@ def test_several_logs_of_a_step_start_no_branch_and_the_later_value_counts(tmp_p
     assert np.isnan(run.last()["b"].value)
 
 
-def test_logging_does_not_mix_with_what_the_watching_measures(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_logging_does_not_mix_with_what_the_watching_measures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     watch, net, optimizer = watched(tmp_path / "run")
     with watch:
         for _ in range(4):
@@ -85,7 +83,9 @@ def test_logging_does_not_mix_with_what_the_watching_measures(
     assert all("Sonde's own" in one for one in said)
 
 
-@pytest.mark.parametrize("given", [{"x": "high"}, {"bad tag!": 1.0}, {7: 1.0}, [("x", 1.0)], {"x": None}, {"x": object()}])
+@pytest.mark.parametrize(
+    "given", [{"x": "high"}, {"bad tag!": 1.0}, {7: 1.0}, [("x", 1.0)], {"x": None}, {"x": object()}]
+)
 def test_what_is_no_number_by_name_costs_a_line_and_the_rest_is_kept(
     tmp_path: Path, given: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -104,7 +104,9 @@ def test_what_is_no_number_by_name_costs_a_line_and_the_rest_is_kept(
     assert not any("Traceback" in one for one in said)
 
 
-@pytest.mark.parametrize("loss", ["0.3", b"1", [1.0], {"loss": 1.0}, object(), 1j], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize(
+    "loss", ["0.3", b"1", [1.0], {"loss": 1.0}, object(), 1j], ids=lambda loss: type(loss).__name__
+)
 def test_a_loss_that_is_no_number_is_said_once_and_the_steps_count(
     tmp_path: Path, loss: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,6 +6,7 @@ Only what writes imports this: readers take no lock, and ask who records of `sta
 import errno
 import fcntl
 import os
+import platform
 import time
 from pathlib import Path
 
@@ -45,5 +46,5 @@ def acquire(run: Path) -> int:
                 os.close(fd)
                 raise
         os.ftruncate(fd, 0)
-        os.pwrite(fd, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
+        os.pwrite(fd, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
         return fd
