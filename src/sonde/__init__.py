@@ -65,6 +65,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'sonde' has no attribute {name!r}; it has {', '.join(__all__)}.")
     from importlib import import_module
 
+    if _PUBLIC[name].startswith("sonde.monitor"):
+        from sonde.core.optional import require_torch
+
+        require_torch(f"`sonde.{name}`")
     value = globals()[name] = getattr(import_module(_PUBLIC[name]), name)
     return value
 

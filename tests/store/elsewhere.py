@@ -8,9 +8,9 @@ import os
 import sys
 from typing import Any
 
-import numpy  # these have their own ways there
-import psutil
-import pyarrow.parquet
+import numpy  # noqa: F401  # these have their own ways there
+import psutil  # noqa: F401
+import pyarrow.parquet  # noqa: F401
 
 GONE = (
     *("O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY", "SEEK_HOLE", "pread", "preadv", "pwrite"),
@@ -25,14 +25,13 @@ def _by_name_only(function: Any) -> Any:
             raise NotImplementedError("dir_fd unavailable on this platform")
         if function is listing and args and isinstance(args[0], int):
             raise TypeError("listdir: path should be a name")
-        if function is opening and os.path.isdir(args[0]):
+        if function is opening and os.path.isdir(args[0]):  # noqa: PTH112
             raise PermissionError(13, "Permission denied", args[0])
         return function(*args, **given)
 
     return call
 
 
-assert numpy and psutil and pyarrow
 listing, opening = os.listdir, os.open
 for name in GONE:
     if hasattr(os, name):
