@@ -55,10 +55,10 @@ class Notices:
         if shown not in self._misuses and len(self._misuses) < _MOST_PROBLEMS:
             self._misuses.add(shown)
             _log.warning("%s", one_line(shown))
-            self.problem(message)
+            self._mailbox.event("misuse", {"reason": shown})
 
     def fail(self, error: Exception) -> None:
-        """A fault of our own, of which the user is told the first; or a caller's, each of which is told once."""
+        """A fault of our own, of which the user is told the first; or a caller's, of which each is told once."""
         if isinstance(error, Misuse | FormatError):
             self.misused(str(error))
             return
