@@ -72,7 +72,7 @@ def test_a_crash_says_why(call: Call, tmp_path: Path) -> None:
     except ValueError:
         pass
     text = call("show", tmp_path / "run").stdout
-    assert "crashed · 1 steps" in text
+    assert "crashed · 1 step in" in text
     assert "ValueError: no such layer" in text
 
 
