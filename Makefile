@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-gpu lint format bench bench-faults clean
+.PHONY: demo test test-gpu docs lint format bench bench-faults clean
 
 $(VENV)/ready: pyproject.toml constraints.txt hatch_build.py src/sonde/kernels/native/statistics.c
 	$(PYTHON) -c 'import sys; sys.exit("Sonde needs Python 3.11 or newer; run: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
@@ -26,6 +26,13 @@ test: $(VENV)/adapters ## Run all tests
 
 test-gpu: $(VENV)/ready ## The tests that need a CUDA device
 	$(BIN)/pytest -m gpu $(ARGS)
+
+$(VENV)/docs: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group docs
+	touch $@
+
+docs: $(VENV)/docs ## The documentation as a site, in `site/`; broken links are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 lint: $(VENV)/ready ## Formatting, lint, types and import contracts
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports

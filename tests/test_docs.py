@@ -148,3 +148,9 @@ def test_the_pages_of_problems_are_what_is_printed() -> None:
     pages = {page.stem: page.read_text(encoding="utf-8") for page in folder.glob("*.md")}
     expected = {name: namespace["page"](name) for name in namespace["GUIDES"]}
     assert pages == expected, "run: python docs/how-to/problems/make_guides.py"
+
+
+def test_every_page_has_a_place_in_the_navigation_of_the_site() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if f"- {page}\n" not in navigation] == []

@@ -19,6 +19,7 @@ from sonde.rules.rule import Rule, causes_of
 _MOST_SUSPECTS = 4
 _UNKNOWN = 0.0  # log-odds of "none of these"
 _LIKELY = 0.1  # of all causes
+_MOST_SURE = 0.98  # of trainings that nothing was tuned on, 2% to 5% are not what all evidence says
 _LEAST = 0.05
 _BLIND = 0.5
 _NOTHING = "nothing else explains it better"
@@ -116,9 +117,9 @@ class Ranking:
         spoken_for = [cause for cause in order if candidates[cause][1] != _NOTHING]
         order = (spoken_for or order)[:_MOST_SUSPECTS]
         suspects = tuple(
-            Suspect(cause=cause, confidence=round(own[cause], 2), because=candidates[cause][1])
+            Suspect(cause=cause, confidence=round(_MOST_SURE * own[cause], 2), because=candidates[cause][1])
             for cause in order
-            if own[cause] >= _LEAST
+            if own[cause] >= _LEAST or (cause is order[0] and spoken_for)
         )
         remedies = self.remedies(suspects[0].cause, finding) if suspects and suspects[0].is_sure else ()
         return replace(finding, causes=suspects, remedies=tuple(remedies))

@@ -7,6 +7,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from sonde.core.records import Float64
+from sonde.probes.copied_targets import CopiedTargets
 from sonde.probes.events import Events
 from sonde.probes.facts import Facts, Say, judged_later
 from sonde.probes.first_looks import FirstLooks
@@ -37,7 +38,7 @@ class Preflight:
     A fact is a name of a check and a plain dictionary: `where` (names of parameters or modules), `value`, `line` (such
     as `train.py:42`, of the call that gave it away, where it can be known) and what else the check has to say. Each is
     said once. What the checks are is said where they are made: `Zeroing`, `Modes`, `OutputGradients`, `Membership`,
-    `Players`, `Symmetry`, `FirstLooks` and `LossHazards`; here is made
+    `Players`, `Symmetry`, `FirstLooks`, `LossHazards` and `CopiedTargets`; here is made
 
     - `clip-before-unscale`: gradients were clipped and then reached the scaler's step still scaled, by more than 1.
 
@@ -83,6 +84,7 @@ class Preflight:
         self._zeroing = Zeroing(hooked_optimizers, facts, hooks)
         self._outputs = OutputGradients(hooked, facts, hooks)
         self._looks = FirstLooks(hooked, facts, hooks)
+        self._copied = CopiedTargets(hooked, facts, hooks)
         self._hazards = LossHazards(hooked, facts, hooks)
         self._membership = Membership(models, optimizers, facts)
         self._players = Players(models, optimizers, facts)
@@ -114,6 +116,7 @@ class Preflight:
             self._zeroing.attach()
             self._outputs.attach()
             self._looks.attach()
+            self._copied.attach()
             if not self._has_compiled:
                 self._membership.attach(self._hooks)
             if self._iteration == 0:

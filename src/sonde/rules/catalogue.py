@@ -69,6 +69,7 @@ DOOR = Door(
         "LOP011": "sonde.rules.loops.frozen_layer:FrozenLayer",
         "LOP012": "sonde.rules.loops.symmetric_units:SymmetricUnits",
         "LOP013": "sonde.rules.loops.batchnorm_tiny_batch:BatchnormTinyBatch",
+        "LOP014": "sonde.rules.loops.targets_are_inputs:TargetsAreInputs",
         "LOS001": "sonde.rules.losses.non_finite_loss:NonFiniteLoss",
         "LOS002": "sonde.rules.losses.loss_spike:LossSpike",
         "LOS003": "sonde.rules.losses.loss_diverges:LossDiverges",
