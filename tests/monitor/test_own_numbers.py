@@ -159,6 +159,29 @@ def test_a_forked_child_of_a_training_says_nothing(tmp_path: Path, capfd: pytest
     assert capfd.readouterr().err == ""
 
 
+def test_what_is_logged_and_evaluated_leaves_the_training_bit_identical(tmp_path: Path) -> None:
+    def weights(run: Path | None) -> list[torch.Tensor]:
+        torch.manual_seed(3)
+        net = loops.model(dropout=0.3)
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+        watch = None if run is None else sonde.watch(net, optimizer, run=run, console="quiet", strict=True)
+        for batch in loops.batches(60):
+            loss = loops.loss_of(net, batch)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if watch is not None:
+                watch.step(loss)
+                watch.log({"accuracy": loss, "noise": 1.0})
+                watch.evaluate(losses=torch.ones(20), metrics={"f1": loss})
+        if watch is not None:
+            watch.close()
+        return [*(p.detach().clone() for p in net.parameters()), torch.rand(3)]
+
+    for bare, seen in zip(weights(None), weights(tmp_path / "run"), strict=True):
+        assert torch.equal(bare, seen)
+
+
 # Evaluations.
 
 
