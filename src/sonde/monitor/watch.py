@@ -104,6 +104,8 @@ def watch(
         check_text("run", os.fspath(run))  # it is printed, logged and told to people
     call = ranks.Call()
     rank = ranks.rank()
+    if if_exists == "new" and not call.can_meet:  # each would find a folder of its own
+        raise ValueError('`watch(if_exists="new")` needs ranks that meet: initialise the process group before `watch`.')
     if run is None:
         folder = Path(call.folder(str(_default_folder(models, chosen.runs))))
     elif rank:  # the first one decides
