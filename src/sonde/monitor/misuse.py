@@ -3,7 +3,7 @@
 import reprlib
 
 
-class Misuse(Exception):
+class Misuse(ValueError):
     """Something that the caller got wrong: the message is for the caller, and our traceback is of no use."""
 
 
