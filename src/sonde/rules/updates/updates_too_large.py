@@ -44,6 +44,7 @@ class UpdatesTooLarge:
           That can be said after 100 losses, or after 40 if updates were above twice `limit`.
         - Updates that the loss has survived do not count: if the loss finds a new best, a tenth below its start, more
           than `survived` steps later, they are forgotten.
+        - It began with the run if no measured update was small and the learning rate is what it was at first.
 
     Why it matters:
         A step of a tenth of the weights is not small: the gradient does not hold that far, and the loss jumps.
