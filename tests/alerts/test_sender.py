@@ -337,7 +337,7 @@ def told(texts: list[str]) -> Told:
                 resolved[f"{code}/{step}"] += 1
             else:
                 alarms[f"{code}/{step}", severity] += 1
-    more = sum(int(number) for text in texts for number in re.findall(r"and (\d+) more finding", text))
+    more = sum(int(num.replace(",", "")) for text in texts for num in re.findall(r"and ([\d,]+) more finding", text))
     return Told(alarms, resolved, more)
 
 

@@ -3,8 +3,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import sonde
-from sonde.cli.sparkline import NON_FINITE
 from sonde.core import strict_json
+from sonde.core.sparkline import NON_FINITE
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -9,8 +9,8 @@ from tests.console.test_board import row
 
 import sonde
 from sonde.console.layer_tables import LayerTables
-from sonde.console.quantities import number
 from sonde.core.frames import MISSING, Detail, Frame
+from sonde.core.quantities import number
 
 
 def of_layers(table: str, step: int, values: dict[str, float]) -> Frame:

@@ -75,7 +75,7 @@ def test_the_gap_is_held_against_a_tenth_of_the_first_validation_where_training_
             SLOWING,
             "slowing",
             [
-                "improved by 0.7%, less than 1%",
+                "improved by 0.74%, less than 1%",
                 "35% above the training loss",
                 "lower the learning rate from 0.1 to 0.05",
             ],
@@ -84,7 +84,7 @@ def test_the_gap_is_held_against_a_tenth_of_the_first_validation_where_training_
         (
             OVERFITTING,
             "overfitting",
-            ["got worse by 3.8%", "238% above the training loss", "keep the checkpoint with the best validation"],
+            ["got worse by 3.8%", "240% above the training loss", "keep the checkpoint with the best validation"],
         ),
     ],
 )
@@ -99,10 +99,10 @@ def test_the_three_scenarios_are_told_with_issues_and_suggestions(
 def test_a_healthy_epoch_is_one_line_and_none_is_none() -> None:
     assert PostEpoch().report(PostEpoch().init(), _remedies) == []
     assert PostEpoch().report(_run(_rows((2.0,), (2.1,)))[0], _remedies) == [
-        "epoch 1: validation loss 2, training loss 2.1, gap -5%"
+        "epoch 1: validation loss 2, training loss 2.1, gap -4.8%"
     ]
     assert PostEpoch().report(_run(_rows((2.0, 1.5), (2.1, 1.5)))[0], _remedies) == [
-        "epoch 2: healthy; validation loss 1.5 (25.0% better, good), training loss 1.5, gap 0%; learning rate fine"
+        "epoch 2: healthy; validation loss 1.5 (25% better, good), training loss 1.5, gap 0%; learning rate fine"
     ]
 
 
@@ -111,8 +111,8 @@ def test_a_healthy_epoch_is_one_line_and_none_is_none() -> None:
     [
         (1.99, "0.5% better, poor"),
         (1.95, "2.5% better, acceptable"),
-        (1.8, "10.0% better, good"),
-        (2.1, "5.0% worse, poor"),
+        (1.8, "10% better, good"),
+        (2.1, "5% worse, poor"),
     ],
 )
 def test_an_improvement_is_told_with_its_band(validation: float, band: str) -> None:
@@ -187,7 +187,7 @@ def test_a_long_run_is_held_against_its_very_first_epoch() -> None:
     losses = [2.0, 1.5, 1.0, *[0.5] * 60]
     lines = PostEpoch().report(_run(_rows(losses, losses))[0], _remedies)
     assert lines[0] == (
-        "epoch 63: plateau; validation loss 0.5 (0.0% better, poor), training loss 0.5, gap 0%; learning rate fine"
+        "epoch 63: plateau; validation loss 0.5 (0% better, poor), training loss 0.5, gap 0%; learning rate fine"
     )
 
 

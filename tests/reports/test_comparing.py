@@ -1,6 +1,7 @@
 """Runs on disk held against each other."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,8 +14,10 @@ import sonde
 from sonde.core import strict_json
 from sonde.core.errors import TagNotFound
 from sonde.diagnosis.divergence import Agreement
-from sonde.reports import overlay
-from sonde.reports.comparison import ABSENT
+from sonde.reports.comparison import ABSENT, verdict
+from sonde.reports.html import html, svg
+from sonde.reports.markdown import markdown
+from sonde.reports.sections.comparison import charts, compared
 
 
 def _curve(folder: Path, *, seed: int = 0, shift: float = 0.0, num: int = 400, config: Any = None) -> Path:
@@ -95,7 +98,7 @@ def test_another_width_is_a_changed_model_and_differs_from_the_start(tmp_path: P
     (other,) = found.against
     assert {change.name for change in other.parameters} == {"0.weight", "0.bias", "2.weight"}
     assert "model of b\n  0.weight  8×4 → 16×4\n  0.bias  8 → 16\n  2.weight  2×8 → 2×16\n" in str(found)
-    assert "<li>0.weight  8×4 → 16×4</li>" in overlay.html(found)
+    assert "<li>0.weight  8×4 → 16×4</li>" in html(compared(found))
     told = found.to_json()["against"][0]["parameters"][0]
     assert told == {
         "name": "0.weight",
@@ -171,7 +174,7 @@ def test_runs_with_nothing_in_common_and_empty_ones_are_compared_all_the_same(tm
     found = sonde.compare(_curve(tmp_path / "a", num=10), tmp_path / "empty", tmp_path / "other")
     assert [other.contrast.num_points for other in found.against] == [0, 0]
     assert str(found).count("the runs have no common points") == 2
-    ElementTree.fromstring(overlay.svg(found))
+    ElementTree.fromstring(svg(*charts(found)))
 
 
 def test_a_live_run_is_compared_as_far_as_it_got(tmp_path: Path) -> None:
@@ -219,17 +222,32 @@ def test_names_in_a_run_neither_steer_the_terminal_nor_the_page(tmp_path: Path) 
     renamed = _curve(tmp_path / "a").rename(tmp_path / "a\x1b")
     found = sonde.compare(renamed, _curve(tmp_path / "<b>&", config=config))
     assert "\x1b" not in str(found)
-    ElementTree.fromstring(overlay.svg(found))
-    page = overlay.html(found)
-    assert "<script" not in page
+    ElementTree.fromstring(svg(*charts(found)))
+    page = html(compared(found))
+    assert page.count("<script") == 1  # ours
     assert "&lt;b&gt;&amp;" in page
 
 
 def test_the_picture_has_a_curve_for_each_run_and_marks_the_separation(tmp_path: Path) -> None:
     paths = [_curve(tmp_path / "a"), _curve(tmp_path / "b", seed=1), _curve(tmp_path / "c", seed=2, shift=-0.5)]
-    picture = overlay.svg(sonde.compare(*paths))
+    picture = svg(*charts(sonde.compare(*paths)))
     root = ElementTree.fromstring(picture)
     texts = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"a (reference)", "b", "c", "loss"} <= set(texts)
-    assert sum(text.startswith("apart since") for text in texts) == 1
+    assert "c apart since 201" in texts
     assert "nan" not in picture
+
+
+def test_both_forms_of_the_document_have_everything_that_is_printed(tmp_path: Path) -> None:
+    lost = _curve(tmp_path / "lost")
+    with sonde.record(tmp_path / "lost2", config={"lr": 0.1}) as writer:
+        for step in range(1, 401):
+            writer.log(step, {"loss": 1.0 if step < 300 else math.nan, "grad/norm": 2.0})
+    found = sonde.compare(lost, tmp_path / "lost2")
+    page, text = html(compared(found)), markdown(compared(found))
+    for said in (verdict(found, found.against[0]), "gradient norm", "config.lr", "First difference"):
+        assert said in page
+        assert said in text
+    assert re.search(r"×{10,}  lost2", text)
+    assert '<strong class="named edge-series-1">lost2</strong>' in page
+    assert charts(found)[0].curves[1].lost.tolist() == list(range(300, 401))

@@ -1,6 +1,9 @@
 """Reports of real runs: all that is in them, and nothing that a browser would fetch or run."""
 
+import base64
+import hashlib
 import math
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -12,18 +15,20 @@ import pytest
 import sonde
 from sonde.core.causes import Cause
 from sonde.core.findings import Diagnosis, Evidence, Finding, Severity, Suspect
+from sonde.core.quantities import number
 from sonde.core.remedies import Action, Remedy, Safety
-from sonde.reports.document import Card, Code, Document, Fold, Heading, Paragraph, Strong, Table
+from sonde.reports.charts import Chart
+from sonde.reports.document import Card, Code, Document, Figures, Fold, Heading, Paragraph, Strong, Table
 from sonde.reports.html import html
 from sonde.reports.markdown import markdown
-from sonde.reports.quantities import number
 from sonde.reports.report import SECTIONS, report
+from sonde.reports.sections.curves import curves
 from sonde.reports.sections.findings import findings
 from sonde.reports.sections.opening import opening, sentence
 from sonde.reports.subject import Subject
 
 ODD = "a|`b`*c*<script>alert(1)</script>&\"'.weight"
-_VOID = {"meta", "br", "path", "rect", "circle"}
+_VOID = {"meta", "br"}
 
 
 class _Page(HTMLParser):
@@ -100,12 +105,23 @@ def _subject(folder: Path, *found: Finding, steps: int = 300) -> Subject:
     return Subject(run=sonde.load(folder), diagnosis=Diagnosis(run="run", steps=steps, findings=found))
 
 
-def test_a_page_fetches_nothing_runs_nothing_and_closes_every_tag(tmp_path: Path) -> None:
-    page = _Page(report(_record(tmp_path / "run", _losses())).html())
-    assert not {"script", "img", "link", "iframe", "object", "b"} & set(page.tags)
+def test_a_page_fetches_nothing_and_closes_every_tag(tmp_path: Path) -> None:
+    text = report(_record(tmp_path / "run", _losses())).html()
+    page = _Page(text)
+    assert not {"img", "link", "iframe", "object", "b"} & set(page.tags)
     assert not [name for name, _ in page.attributes if name in ("href", "src", "style") or name.startswith("on")]
     assert "svg" in page.tags
     assert ODD in page.text
+
+
+def test_the_only_script_of_a_page_is_the_one_that_its_policy_allows(tmp_path: Path) -> None:
+    text = report(_record(tmp_path / "run", _losses())).html()
+    (script,) = re.findall("<script>(.*?)</script>", text, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = [value for name, value in _Page(text).attributes if name == "content" and "default-src" in value]
+    assert policy.split("; ")[0] == "default-src 'none'"
+    assert f"script-src 'sha256-{digest}'" in policy.split("; ")
+    assert ODD not in script
 
 
 def test_both_forms_have_every_section(tmp_path: Path) -> None:
@@ -295,3 +311,21 @@ def test_a_number_that_is_rounded_to_the_end_of_its_range_says_on_which_side_it_
     assert f"| {text} |" in line
     assert "-10% to +10%" in line
     assert ("not ok" in line) == (abs(value) > 0.1)
+
+
+def test_of_all_series_only_the_users_own_are_drawn_as_metrics(tmp_path: Path) -> None:
+    listed = Path(__file__).parents[2].joinpath("docs/how-to/read-the-series.md").read_text(encoding="utf-8")
+    families = {found for found in re.findall(r"^\| `([a-z_]+)/", listed, flags=re.MULTILINE) if found != "val"}
+    assert len(families) > 20
+    with sonde.record(tmp_path / "run") as writer:
+        for step in range(30):
+            values = {f"{family}/made_up": 1.0 + step for family in families}
+            writer.log(step, {"loss": 1.0, **values, "accuracy": 0.5, "val/accuracy": 0.5})
+    drawn = {
+        chart.y_label
+        for block in curves(_subject(tmp_path / "run", steps=30))
+        if isinstance(block, Figures)
+        for figure in block.figures
+        if isinstance(chart := figure.picture, Chart)
+    }
+    assert drawn == {"Loss", "accuracy", "val/accuracy"}

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
+from sonde.core.palette import TERMINAL
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sonde.core.findings import Diagnosis
     from sonde.store.reader import Run
-
-_COLOURS = {"ok": "green", "not ok": "bold yellow", "not measured": "dim"}
 
 
 def table(run: "Run", diagnosis: "Diagnosis") -> "list[RenderableType]":
@@ -28,7 +28,7 @@ def table(run: "Run", diagnosis: "Diagnosis") -> "list[RenderableType]":
         lines.add_column(heading.lower(), overflow="fold")
     for check in found:
         standing, *others = words(check)
-        lines.add_row(Text(standing, style=_COLOURS[standing]), *others)
+        lines.add_row(Text(standing, style=TERMINAL[standing]), *others)
     return ["Health checklist", lines, f"{summary(subject, found)}\n"]
 
 

@@ -3,30 +3,20 @@
 import math
 from typing import TYPE_CHECKING
 
-from sonde.cli.quantities import number
+from sonde.core.palette import TERMINAL
+from sonde.core.quantities import number
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from sonde.core.records import Ending
 
-# By value, not by member: `sonde.core.records` imports numpy, and help must not wait for it.
-_ENDINGS = {
-    "live": "bold cyan",
-    "finished": "green",
-    "exited": "yellow",
-    "interrupted": "yellow",
-    "terminated": "yellow",
-    "crashed": "bold red",
-    "died": "bold red",
-}
-
 
 def ending(word: "Ending") -> "Text":
     """How a run stands."""
     from rich.text import Text
 
-    return Text(word.value, style=_ENDINGS[word.value])
+    return Text(word.value, style=TERMINAL[word])
 
 
 def value(measured: float | None) -> "Text":
@@ -35,4 +25,4 @@ def value(measured: float | None) -> "Text":
 
     if measured is None:
         return Text("-", style="dim")
-    return Text(number(measured), style="" if math.isfinite(measured) else "bold red")
+    return Text(number(measured), style="" if math.isfinite(measured) else TERMINAL["nonfinite"])

@@ -42,14 +42,16 @@ def compare(
         if not file.parent.is_dir():
             raise console.CommandError(f"the folder of {file} does not exist; make it, or name another file")
 
-    from sonde.reports import overlay
     from sonde.reports.comparing import compare as hold_against
+    from sonde.reports.html import html as page
+    from sonde.reports.html import svg as drawn
+    from sonde.reports.sections.comparison import charts, compared
 
     comparison = hold_against(runs[0], runs[1], *runs[2:], tag=tag, by=by, tolerance=tolerance)
     if svg is not None:
-        svg.write_text(overlay.svg(comparison), encoding="utf-8", errors="replace")
+        svg.write_text(drawn(*charts(comparison)), encoding="utf-8", errors="replace")
     if html is not None:
-        html.write_text(overlay.html(comparison), encoding="utf-8", errors="replace")
+        html.write_text(page(compared(comparison)), encoding="utf-8", errors="replace")
     if json:
         console.result_json(comparison.to_json())
     else:

@@ -14,6 +14,9 @@ import typer
 from sonde.cli import console
 from sonde.cli.quantities import duration, number
 from sonde.core.optional import require_torch
+from sonde.core.errors import MissingExtra
+from sonde.core.optional import available
+from sonde.core.quantities import duration, number
 from sonde.demo.settings import Settings
 
 # Torch takes every core by default, and these matrices are too small to share out among dozens. A guess: two cores are

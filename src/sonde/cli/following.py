@@ -7,7 +7,6 @@ from typing import final
 
 import numpy as np
 
-from sonde.cli.quantities import age
 from sonde.console.layers import STATISTICS, Roster
 from sonde.console.paces import Pace
 from sonde.console.reading import curve_tag, view_of
@@ -15,6 +14,7 @@ from sonde.console.view import View
 from sonde.core.errors import FormatError
 from sonde.core.findings import Finding
 from sonde.core.frames import Columns, Frame
+from sonde.core.quantities import age
 from sonde.core.records import Ending, Point, State
 from sonde.store.reader import Run
 

@@ -12,8 +12,10 @@ from rich.text import Text
 
 from sonde.cli import colours
 from sonde.cli.console import one_line
-from sonde.cli.quantities import duration, moment, number
-from sonde.cli.sparkline import NON_FINITE, sparkline, spread
+from sonde.core.json_fields import flattened
+from sonde.core.palette import TERMINAL
+from sonde.core.quantities import count, duration, moment, number
+from sonde.core.sparkline import NON_FINITE, held, sparkline, spread
 
 if TYPE_CHECKING:
     from sonde.core.records import Event, Point, State
@@ -84,15 +86,15 @@ def _chart(run: "Run", tag: str, last_step: int, width: int) -> Text:
         math.nan if nonfinite else mean
         for mean, nonfinite in zip(window.mean.tolist(), window.nonfinite.tolist(), strict=True)
     ]
-    columns = spread(window.step.tolist(), means, width=num_columns)
-    finite = [value for value in columns if math.isfinite(value)] or [math.nan]
-    marks = {0: number(max(finite)), _CHART_ROWS - 1: number(min(finite))}
+    columns = held(spread(window.step.tolist(), means, width=num_columns))
+    finite = [value for value in columns if value is not None and math.isfinite(value)] or [math.nan]
+    marks = {0: number(max(finite), largest=1e6), _CHART_ROWS - 1: number(min(finite), largest=1e6)}
     chart = Text(one_line(tag), style="dim")
     for i, row in enumerate(sparkline(columns, height=_CHART_ROWS)):
         chart.append(f"\n{marks.get(i, ''):>{_AXIS_COLUMNS - 2}} ", style="dim")
         chart.append("┤" if i in marks else "│", style="dim")
-        line = Text(row, style="cyan")
-        line.highlight_words([NON_FINITE], style="bold red")
+        line = Text(row, style=TERMINAL["curve"])
+        line.highlight_words([NON_FINITE], style=TERMINAL["nonfinite"])
         chart.append(line)
     first, end = str(window.step[0]), str(last_step)
     chart.append(f"\n{'':{_AXIS_COLUMNS}}{first}{end:>{num_columns - len(first)}}", style="dim")
@@ -119,7 +121,7 @@ def _model(run: "Run") -> Iterator[tuple[str, Text]]:
     yield "model", Text(one_line(sentence(run.model)))
     found = parts(run.model)
     for part in found[:_MAX_PARTS]:
-        size = f"{part.num_values:,} {'value' if part.num_values == 1 else 'values'}"
+        size = count(part.num_values, "value")
         times = f"{part.num_modules} × " if part.num_modules > 1 else ""
         yield "", Text.assemble(one_line(part.name), (f"  {times}{one_line(part.type)}  {size}", "dim"))
     if len(found) > _MAX_PARTS:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sonde.cli.quantities import number
+from sonde.core.quantities import number
 from sonde.streams.printing import print_or_drop
 
 _LINE_EVERY_S = 5.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sonde.cli import colours, console
-from sonde.cli.quantities import age
+from sonde.core.quantities import age
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

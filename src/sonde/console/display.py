@@ -20,7 +20,7 @@ from sonde.core.findings import Finding
 from sonde.streams.logs import logger
 
 if TYPE_CHECKING:
-    from sonde.console.colours import Painter
+    from sonde.console.painter import Painter
 
 _log = logger("sonde.console")
 
@@ -101,7 +101,7 @@ class Display:
         self._is_forgotten = True
 
     def _begin_panel(self) -> None:
-        from sonde.console.colours import Painter
+        from sonde.console.painter import Painter
 
         try:
             panel = Panel(sys.stderr.fileno(), height=ROWS, encoding=sys.stderr.encoding)

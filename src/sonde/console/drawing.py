@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sonde.console import strips
 from sonde.console.glyphs import Glyphs
-from sonde.console.quantities import clock, count, gibibytes, number
-from sonde.console.sparkline import sparkline
 from sonde.console.view import Layers, Memory, Value, View
-from sonde.core import printable
+from sonde.core import palette, printable
 from sonde.core.findings import Finding, Severity
 from sonde.core.groups import groups
+from sonde.core.quantities import amount, clock, compact, count, number
+from sonde.core.sparkline import sparkline, spread
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -27,19 +27,12 @@ _SHORTEST_CURVE, _LONGEST_CURVE = 8, 60
 _SHORTEST_BAR, _LONGEST_BAR = 6, 40
 _LONGEST_LEGEND, _ROOM_FOR_LEGEND = 38, 66
 
-_HEALTH = {
-    strips.FINE: "green",
-    strips.WARNING: "bold yellow",
-    strips.CRITICAL: "bold red",
-    strips.LOST: "bold red",
-    strips.ZERO: "yellow",
-    strips.NONE: "dim",
-}
-_ENDING = {"live": "bold cyan", "finished": "green", "crashed": "bold red", "died": "bold red"}
-_SEVERITY = {
-    Severity.CRITICAL: (strips.SIGNS[strips.CRITICAL], "bold red"),
-    Severity.WARNING: (strips.SIGNS[strips.WARNING], "bold yellow"),
-    Severity.INFO: ("i", "dim"),
+_GIB = 1 << 30
+_STYLES = palette.TERMINAL
+_SIGNS = {
+    Severity.CRITICAL: strips.SIGNS[strips.CRITICAL],
+    Severity.WARNING: strips.SIGNS[strips.WARNING],
+    Severity.INFO: "i",
 }
 _MEANINGS = {
     strips.CRITICAL: "critical",
@@ -77,7 +70,7 @@ def line(view: View) -> str:
     if view.is_silent:
         said.append(f"no step for {clock(view.silent_s)}")
     elif view.steps_per_s is not None:
-        said.append(f"{count(view.steps_per_s)} steps/s")
+        said.append(f"{compact(view.steps_per_s)} steps/s")
     if view.left_s is not None:
         said.append(f"ETA {clock(view.left_s)}")
     if view.epoch is not None:
@@ -99,9 +92,9 @@ def line(view: View) -> str:
 def _rule(view: View, width: int, glyphs: Glyphs) -> "Text":
     from rich.text import Text
 
-    ending, style = view.ending, _ENDING.get(view.ending, "yellow")
+    ending, style = view.ending, _STYLES[view.ending]
     if view.is_silent:
-        ending, style = f"no step for {clock(view.silent_s)} of", "bold yellow"
+        ending, style = f"no step for {clock(view.silent_s)} of", _STYLES["warning"]
     right = Text.assemble(" ", (ending, style), f" {clock(view.elapsed_s)} ", (glyphs.rule * 2, "dim"))
     drawn = Text.assemble((glyphs.rule * 2, "dim"), " ", ("Sonde", "bold"), " ")
     name = printable.inline(view.run)
@@ -140,7 +133,7 @@ def _progress(view: View, room: int, glyphs: Glyphs) -> Iterator[list[Piece]]:
     step, percent = _step(view), _percent(view)
     said = [f"ETA {clock(view.left_s)}"] if view.left_s is not None else []
     if view.steps_per_s is not None:
-        said.append(f"{count(view.steps_per_s)}/s")
+        said.append(f"{compact(view.steps_per_s)}/s")
     if view.epoch is not None:
         said.append(_epoch(view))
     yield [(step, "bold")]
@@ -185,8 +178,9 @@ def _losses(view: View, room: int, glyphs: Glyphs) -> Iterator[list[Piece]]:
     yield from shown
     width = min(_LONGEST_CURVE, room - _taken(shown))
     if width >= _SHORTEST_CURVE:
-        curve = sparkline(view.curve, width=width, glyphs=glyphs)
-        alike = groupby(curve, key=lambda sign: "bold red" if sign == glyphs.lost else "cyan")
+        columns = spread(range(len(view.curve)), view.curve, width=min(width, len(view.curve)))
+        (curve,) = sparkline(columns, levels=glyphs.levels, non_finite=glyphs.lost)
+        alike = groupby(curve, key=lambda sign: _STYLES["nonfinite" if sign == glyphs.lost else "curve"])
         yield [("".join(some), style) for style, some in alike]
 
 
@@ -198,21 +192,21 @@ def _figures(view: View) -> Iterator[list[Piece]]:
     for rate in view.learning_rates[:_MOST_VALUES]:
         yield [(_title("lr", rate) + " ", "dim"), (number(rate.value), "")]
     for norm in view.gradient_norms[:_MOST_VALUES]:
-        style = "" if math.isfinite(norm.value) else "bold red"
+        style = "" if math.isfinite(norm.value) else _STYLES["nonfinite"]
         yield [(_title("grad norm", norm) + " ", "dim"), (number(norm.value), style)]
     if view.memory is not None:
         yield _memory(view.memory)
     if view.tokens_per_s is not None:
-        yield [(f"{count(view.tokens_per_s)} tokens/s", "")]
+        yield [(f"{compact(view.tokens_per_s)} tokens/s", "")]
     if view.samples_per_s is not None:
-        yield [(f"{count(view.samples_per_s)} samples/s", "")]
+        yield [(f"{compact(view.samples_per_s)} samples/s", "")]
 
 
 def _memory(memory: Memory) -> list[Piece]:
     if memory.total is None:
-        return [(f"{memory.of} ", "dim"), (f"{gibibytes(memory.used)} GiB", "")]
-    style = "bold yellow" if memory.used > 0.95 * memory.total else ""
-    return [(f"{memory.of} ", "dim"), (f"{gibibytes(memory.used)}/{gibibytes(memory.total)} GiB", style)]
+        return [(f"{memory.of} ", "dim"), (f"{amount(memory.used / _GIB)} GiB", "")]
+    style = _STYLES["warning"] if memory.used > 0.95 * memory.total else ""
+    return [(f"{memory.of} ", "dim"), (f"{amount(memory.used / _GIB)}/{amount(memory.total / _GIB)} GiB", style)]
 
 
 def _layers(view: View, room: int, glyphs: Glyphs) -> Iterator[list[Piece]]:
@@ -223,7 +217,7 @@ def _layers(view: View, room: int, glyphs: Glyphs) -> Iterator[list[Piece]]:
     # Of many layers the words beside them matter as much as finer cells.
     cells = min(len(layers.names), room if room < _ROOM_FOR_LEGEND else room - _LONGEST_LEGEND)
     strip = strips.strip(layers, width=cells, glyphs=glyphs)
-    alike = groupby(strip.cells, key=lambda cell: _HEALTH[cell.health])
+    alike = groupby(strip.cells, key=lambda cell: _STYLES[cell.health])
     yield [("".join(cell.sign for cell in some), style) for style, some in alike]
     spare = room - len(strip.cells) - 2
     yield [(next((said for said in _legends(strip, layers) if len(said) <= spare), ""), "dim")]
@@ -234,12 +228,12 @@ def _legends(strip: strips.Strip, layers: Layers) -> Iterator[str]:
     there = {cell.health for cell in strip.cells}
     signs = ", ".join(f"{strips.SIGNS[health]} {meaning}" for health, meaning in _MEANINGS.items() if health in there)
     grouped = f", {strip.layers_per_cell} a cell" if strip.layers_per_cell > 1 else ""
-    said = f"{len(layers.names)} {'layer' if len(layers.names) == 1 else 'layers'}{grouped}"
+    said = f"{count(len(layers.names), 'layer')}{grouped}"
     if signs:
         yield f"{said}: {signs}"
         yield signs
     elif strip.low is not None and strip.high is not None:
-        low, high = (number(float(f"{value:.1g}")) for value in (strip.low, strip.high))
+        low, high = (number(value, 1) for value in (strip.low, strip.high))
         yield f"{said}, {layers.what} {low} to {high}"
     yield said
 
@@ -248,15 +242,14 @@ def _findings(view: View) -> Iterator[list[list[Piece]]]:
     if view.findings is None:
         yield [[("not looked for", "dim")]]
     elif not view.findings:
-        yield [[("none open", "green" if view.step else "dim")]]
+        yield [[("none open", _STYLES["ok" if view.step else "label"])]]
     else:
         troubles = list(_troubles(view.findings))
         fits = len(troubles) <= _FINDINGS
         shown = troubles[: _FINDINGS if fits else _FINDINGS - 1]
         for trouble in shown:
-            sign, style = _SEVERITY[trouble.severity]
             yield [
-                [(f"{sign} {trouble.title}", style)],
+                [(f"{_SIGNS[trouble.severity]} {trouble.title}", _STYLES[trouble.severity])],
                 [(f"since step {trouble.first_step:,}", "")],
                 [(trouble.more, "dim")],
             ]
@@ -289,7 +282,7 @@ def _troubles(findings: Sequence[Finding]) -> Iterator[_Trouble]:
 
 def _value(value: Value, style: str = "") -> list[Piece]:
     name = [(f"{value.name} ", "dim")] if value.name else []
-    return [*name, (number(value.value), style if math.isfinite(value.value) else "bold red")]
+    return [*name, (number(value.value), style if math.isfinite(value.value) else _STYLES["nonfinite"])]
 
 
 def _title(kind: str, value: Value) -> str:

@@ -2,6 +2,8 @@
 
 from dataclasses import astuple, dataclass
 
+from sonde.core.sparkline import BLOCKS, NON_FINITE
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Glyphs:
@@ -26,7 +28,7 @@ class Glyphs:
     cut: str
 
 
-UNICODE = Glyphs(levels="▁▂▃▄▅▆▇█", lost="×", none="·", done="━", to_do="─", rule="─", cut="…")
+UNICODE = Glyphs(levels=BLOCKS, lost=NON_FINITE, none="·", done="━", to_do="─", rule="─", cut="…")
 ASCII = Glyphs(levels="_.-=+*#@", lost="x", none="?", done="=", to_do="-", rule="-", cut="~")
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, final
 
-from sonde.console.quantities import number
 from sonde.core import printable
 from sonde.core.frames import Columns, Detail, Frame, is_missing
+from sonde.core.quantities import number
 
 GRADIENTS_STEPS, DISTRIBUTIONS_STEPS = 100, 1000
 """Steps between two tables of each kind."""

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from sonde.console.glyphs import Glyphs
 from sonde.console.view import Layers
+from sonde.core.sparkline import level
 
-WARNING, CRITICAL, LOST, ZERO, NONE, FINE = "warning", "critical", "lost", "zero", "none", "fine"
+WARNING, CRITICAL, LOST, ZERO, NONE, FINE = "warning", "critical", "nonfinite", "zero", "not measured", "ok"
 SIGNS = {WARNING: "!", CRITICAL: "X", LOST: "N", ZERO: "0"}
 """The same with and without Unicode; those that are fine have the height of their gradient instead."""
 
@@ -83,6 +84,4 @@ def _cell(layers: Layers, some: slice, bottom: float, span: float, glyphs: Glyph
     positive = [math.log10(value) for value in values if value > 0]
     if len(positive) < len(values):
         return Cell(SIGNS[ZERO], ZERO)
-    height = (sum(positive) / len(positive) - bottom) / span
-    most = len(glyphs.levels) - 1
-    return Cell(glyphs.levels[round(height * most)], FINE)
+    return Cell(level((sum(positive) / len(positive) - bottom) / span, glyphs.levels), FINE)

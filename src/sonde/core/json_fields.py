@@ -71,6 +71,20 @@ def mapping(value: Json) -> Mapping[str, Json]:
     return value
 
 
+def flattened(value: Json, name: str = "") -> Iterator[tuple[str, Json]]:
+    """Nested settings, each under its outer keys; lists are values, and what is None or empty is left out.
+
+    Example:
+        >>> dict(flattened({"lr": 0.1, "model": {"widths": [8, 4], "bias": None}, "tags": {}}))
+        {'lr': 0.1, 'model.widths': [8, 4]}
+    """
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from flattened(item, f"{name}.{key}" if name else str(key))
+    elif value is not None:
+        yield name, value
+
+
 def known(
     data: Json, readers: Mapping[str, Callable[[Json], object]], problem: Callable[[str], None]
 ) -> dict[str, Json]:

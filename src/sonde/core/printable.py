@@ -62,5 +62,15 @@ def lines(text: object) -> str:
     return _UNSAFE_IN_LINES.sub(_escape, str(text))
 
 
+def cut(text: str, most: int) -> str:
+    """Text of at most so many letters, the end left out.
+
+    Example:
+        >>> cut("loss diverges", 6), cut("loss", 6)
+        ('loss …', 'loss')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _escape(found: re.Match[str]) -> str:
     return found.group().encode("unicode_escape", "backslashreplace").decode("ascii")

@@ -140,12 +140,12 @@ class PostEpoch:
         if found.plateau:
             yield f"the validation loss moved less than {share(least)} in each of the last {self.rule.patience} epochs"
         elif found.improvement_rate < 0:
-            yield f"the validation loss got worse by {-found.improvement_rate:.1%}"
+            yield f"the validation loss got worse by {share(-found.improvement_rate)}"
         elif found.improvement_rate < least:
-            yield f"the validation loss improved by {found.improvement_rate:.1%}, less than {share(least)}"
+            yield f"the validation loss improved by {share(found.improvement_rate)}, less than {share(least)}"
         if found.gap > widest:
             alone = "" if found.verdict == "overfitting" else "; on its own this is no overfitting"
-            yield f"the validation loss is {found.gap:.0%} above the training loss, more than {share(widest)}{alone}"
+            yield f"the validation loss is {share(found.gap)} above the training loss, more than {share(widest)}{alone}"
         if found.verdict == "underfitting":
             yield "training and validation losses have come down little, and slowly"
         if found.verdict == "diverging":
@@ -185,9 +185,9 @@ _CAUSES = {
 def _headline(state: PostEpochState, found: Assessment, *, judged: bool = True) -> str:
     ended, rate = state.epochs.ended, found.improvement_rate
     band = f", {found.progress}" if judged else ""
-    change = f" ({abs(rate):.1%} {'better' if rate >= 0 else 'worse'}{band})" if math.isfinite(rate) else ""
+    change = f" ({share(abs(rate))} {'better' if rate >= 0 else 'worse'}{band})" if math.isfinite(rate) else ""
     verdict = f" {found.verdict};" if judged and found.verdict != "unknown" else ""
-    gap = f", gap {found.gap:.0%}" if math.isfinite(found.gap) else ""
+    gap = f", gap {share(found.gap)}" if math.isfinite(found.gap) else ""
     validation, training = amount(ended.validations[-1]), amount(ended.trainings[-1])
     losses = f"validation loss {validation}{change}, training loss {training}{gap}"
     return f"epoch {state.epochs.number}:{verdict} {losses}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sonde.core.quantities import share
 from sonde.reports.diagnosing import diagnose
 from sonde.reports.trials import Trial, needs, trials
 from sonde.rules.catalogue import all_rules
@@ -68,7 +69,7 @@ class Calibration:
         """The profile as the text of a file."""
         head = (
             f"Settings of Sonde's rules, fitted to {self.num_runs} known-good runs by `sonde calibrate`.\n"
-            f"Runs with a false alarm: {self.before:.0%} before, {self.after:.0%} after, "
+            f"Runs with a false alarm: {share(self.before)} before, {share(self.after)} after, "
             f"{_share(self.held_out)} of runs that were held out."
         )
         remarks = {
@@ -80,8 +81,8 @@ class Calibration:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.num_runs} known-good runs; with a false alarm: {self.before:.0%} before, {self.after:.0%} after, "
-            f"{_share(self.held_out)} held out",
+            f"{self.num_runs} known-good runs; with a false alarm: {share(self.before)} before, "
+            f"{share(self.after)} after, {_share(self.held_out)} held out",
             *(f"  {change}" for change in self.changes),
             *(
                 f"  {code} still alarms in {', '.join(runs[:3])}: no single setting silences it; are these runs good?"
@@ -194,4 +195,4 @@ def _mean(values: Sequence[bool]) -> float:
 
 
 def _share(value: float) -> str:
-    return "unknown" if math.isnan(value) else f"{value:.0%}"
+    return "unknown" if math.isnan(value) else share(value)

@@ -1,7 +1,7 @@
 """Holds runs on disk against each other."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,8 +9,8 @@ import numpy as np
 from sonde.core import printable
 from sonde.core.errors import TagNotFound
 from sonde.core.frames import MISSING, Float32
+from sonde.core.json_fields import flattened
 from sonde.core.records import Float64, Int64
-from sonde.core.strict_json import Json
 from sonde.core.tags import parse_tag
 from sonde.diagnosis.architecture import module_changes, parameter_changes
 from sonde.diagnosis.comparison import aligned, contrast
@@ -164,9 +164,7 @@ def _counted(run: Run, what: str) -> tuple[Int64, Float64]:
 
 
 def _settings(runs: Sequence[Run]) -> tuple[Setting, ...]:
-    flat = [
-        dict(_flat("config", run.info.get("config"))) | dict(_flat("environment", _environment(run))) for run in runs
-    ]
+    flat = [dict(flattened({"config": run.info.get("config"), "environment": _environment(run)})) for run in runs]
     keys = dict.fromkeys(key for settings in flat for key in settings)
     found = (Setting(key=key, values=tuple(settings.get(key, ABSENT) for settings in flat)) for key in keys)
     return tuple(setting for setting in found if any(value != setting.values[0] for value in setting.values))
@@ -177,15 +175,6 @@ def _environment(run: Run) -> Mapping[str, Any]:
     told = {key: value for key, value in told.items() if key not in _OWN} if isinstance(told, Mapping) else {}
     command = told.get("command")
     return {**told, "command": " ".join(map(str, command))} if isinstance(command, list) else told
-
-
-def _flat(name: str, value: Json) -> Iterator[tuple[str, Json]]:
-    """Nested settings, each under its outer keys; lists are values."""
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _flat(f"{name}.{key}", item)
-    elif value is not None and value != {}:
-        yield name, value
 
 
 def _depths(run: Run) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from sonde.core import printable
+from sonde.core.quantities import number
 from sonde.core.records import Float64
 from sonde.core.strict_json import Json, dumps, loads
 from sonde.core.strict_json import number as as_json
@@ -15,7 +16,6 @@ from sonde.diagnosis.architecture import Module, Parameter, told
 from sonde.diagnosis.comparison import Contrast
 from sonde.diagnosis.divergence import Agreement, Divergence
 from sonde.reports.figures import Health
-from sonde.reports.quantities import number
 
 _MAX_LINES = 12
 _MAX_CHARS = 40
@@ -202,10 +202,10 @@ def parting(divergence: Divergence, tolerance: float) -> str:
     )
     told = f"{start}; first {exact.tag} at step {exact.step:,}: {_digits(exact.first, exact.second)}"
     if beyond is None:
-        return f"{told}; never more than {tolerance:.2g} apart"
+        return f"{told}; never more than {number(tolerance, 2)} apart"
     if beyond.step == exact.step:
         return told
-    return f"{told}; more than {tolerance:.2g} apart since {beyond.tag} at step {beyond.step:,}"
+    return f"{told}; more than {number(tolerance, 2)} apart since {beyond.tag} at step {beyond.step:,}"
 
 
 def health_rows(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
@@ -231,7 +231,7 @@ def health_rows(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
             [
                 "-"
                 if h.gain_mean is None
-                else _shown(h.gain_mean) + ("" if h.gain_sd is None else f" ± {h.gain_sd:.2g}")
+                else _shown(h.gain_mean) + ("" if h.gain_sd is None else f" ± {number(h.gain_sd, 2)}")
                 for h in healths
             ],
         ),
@@ -250,7 +250,8 @@ def health_rows(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
 def setting_cells(setting: Setting) -> list[str]:
     """A setting's values, as they are shown."""
     return [
-        "-" if value is ABSENT else _cut(value if isinstance(value, str) else dumps(value)) for value in setting.values
+        "-" if value is ABSENT else printable.cut(value if isinstance(value, str) else dumps(value), _MAX_CHARS)
+        for value in setting.values
     ]
 
 
@@ -305,14 +306,10 @@ def _shown(value: float | None) -> str:
 def _digits(first: float, second: float) -> str:
     """Two numbers with as many digits as it takes to tell them apart."""
     for digits in range(4, 10):
-        texts = f"{first:.{digits}g}", f"{second:.{digits}g}"
+        texts = number(first, digits), number(second, digits)
         if texts[0] != texts[1]:
             break
     return f"{texts[0]} → {texts[1]}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…"
 
 
 def _listed(values: Float64) -> list[float | str]:

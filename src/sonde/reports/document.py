@@ -27,15 +27,29 @@ class Badge:
     word: str
 
 
-Piece = str | Code | Strong | Badge
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The name of a series, beside the colour that it has in the pictures."""
+
+    text: str
+    series: int
+
+
+Piece = str | Code | Strong | Badge | Named
 Line = tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """Begins a section."""
+    """Begins a section, or a part of one.
+
+    Args:
+        text: Its name.
+        level: 2 for a section, 4 and 5 within a card, whose title is 3.
+    """
 
     text: str
+    level: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +127,7 @@ class Card:
     is_verdict: bool = False
 
 
-Block = Heading | Paragraph | Items | Table | Facts | Figure | Figures | Fold | Card
+Block = Heading | Paragraph | Items | Table | Facts | Figures | Fold | Card
 
 
 @dataclass(frozen=True, slots=True)

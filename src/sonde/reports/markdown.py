@@ -1,13 +1,16 @@
 """A document as Markdown: the same words and tables, curves as rows of block characters."""
 
-import math
 import re
 from collections.abc import Iterator, Sequence
+from html import escape
 
 import numpy as np
 
 from sonde.core import printable
+from sonde.core.palette import NUM_HEATS
+from sonde.core.quantities import number
 from sonde.core.records import Float64
+from sonde.core.sparkline import NON_FINITE, level, sparkline, spread
 from sonde.reports.charts import Chart, Curve
 from sonde.reports.document import (
     Badge,
@@ -22,19 +25,16 @@ from sonde.reports.document import (
     Heading,
     Items,
     Line,
+    Named,
     Paragraph,
     Piece,
     Strong,
     Table,
 )
-from sonde.reports.escaping import escape
-from sonde.reports.quantities import number
 from sonde.reports.scales import Scale
-from sonde.reports.strips import NUM_COLOURS, Strip
+from sonde.reports.strips import Strip
 
 _COLUMNS = 60
-_BARS = "▁▂▃▄▅▆▇█"
-_LOST, _NONE = "×", " "
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 # Addresses that GitHub and others make links of, without any mark around them.
 _ADDRESS = re.compile(
@@ -67,8 +67,8 @@ def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
 
 def _block(block: Block) -> str:
     match block:
-        case Heading(text):
-            return f"## {_escaped(text)}"
+        case Heading(text, level):
+            return f"{'#' * level} {_escaped(text)}"
         case Paragraph(line, is_remark):
             return f"*{_line(line)}*" if is_remark and not _has_marks(line) else _begun(_line(line))
         case Items(lines, is_ordered):
@@ -81,8 +81,6 @@ def _block(block: Block) -> str:
             return _table(
                 ("", "", ""), [[_escaped(f.name), f"**{_escaped(f.value)}**", _escaped(f.remark)] for f in facts]
             )
-        case Figure():
-            return _figure(block)
         case Figures(figures):
             return "\n\n".join(map(_figure, figures))
         case Fold(summary, blocks):
@@ -109,41 +107,28 @@ def _chart(chart: Chart) -> Iterator[str]:
     x, y = chart.x_scale(), chart.y_scale()
     note = ", log scale" if y.is_log else ""
     yield f"{_one_line(chart.y_label)}{note}; {_one_line(chart.x_label)} {x.low:,.0f} to {x.high:,.0f}"
-    for curve in chart.curves:
+    for curve in (curve for curve in chart.curves if curve.label):
         finite = curve.value[np.isfinite(curve.value)]
         ends = f"{number(float(finite[0]))} → {number(float(finite[-1]))}" if len(finite) else "no finite value"
-        yield f"{sparkline(curve, x, y)}  {_one_line(curve.label)}: {ends}"
+        yield f"{_row(curve, x, y)}  {_one_line(curve.label)}: {ends}"
     for moment in chart.moments:
         if 0 <= (place := x.place(moment.step)) <= 1:
             yield f"{' ' * min(_COLUMNS - 1, int(place * _COLUMNS))}^ {_one_line(moment.label)}"
-    for label in (*(level.label for level in chart.levels), *(band.label for band in chart.bands)):
-        yield _one_line(label)
+    for label in (*(one.label for one in chart.levels), *(one.label for one in chart.bands)):
+        if label:
+            yield _one_line(label)
     if any(len(curve.lost) for curve in chart.curves):
-        yield f"{_LOST} is NaN or infinite"
+        yield f"{NON_FINITE} is NaN or infinite"
 
 
-def sparkline(curve: Curve, x: Scale, y: Scale) -> str:
-    """A curve as one row of blocks: the mean of the values in each column, `×` where one of them was not finite.
-
-    Example:
-        >>> steps = np.arange(4.0)
-        >>> line = Curve(label="loss", step=steps, value=8.0 - steps, lost=steps[3:])
-        >>> sparkline(line, Scale(low=0.0, high=3.0), Scale(low=5.0, high=8.0)).replace(" ", "")
-        '█▆▃×'
-    """
-    columns: list[list[float]] = [[] for _ in range(_COLUMNS)]
-    for place, height in zip(x.places(curve.step).tolist(), y.places(curve.value).tolist(), strict=True):
-        if math.isfinite(height):
-            columns[min(_COLUMNS - 1, max(0, int(place * _COLUMNS)))].append(height)
-    lost = {min(_COLUMNS - 1, max(0, int(place * _COLUMNS))) for place in x.places(curve.lost).tolist()}
-    return "".join(_LOST if i in lost else _bar(column) for i, column in enumerate(columns)).rstrip()
-
-
-def _bar(heights: Sequence[float]) -> str:
-    if not heights:
-        return _NONE
-    mean = sum(heights) / len(heights)
-    return _BARS[min(len(_BARS) - 1, max(0, int(mean * len(_BARS))))]
+def _row(curve: Curve, x: Scale, y: Scale) -> str:
+    """A curve as one row of blocks: the mean of the values in each column, `×` where one of them was not finite."""
+    there = np.isfinite(curve.value)
+    steps = np.concatenate([curve.step[there], curve.lost])
+    heights = np.concatenate([y.places(curve.value[there]), np.full(len(curve.lost), np.nan)])
+    order = np.argsort(steps, kind="stable")
+    columns = spread(steps[order].tolist(), heights[order].tolist(), width=_COLUMNS, span=(x.low, x.high))
+    return sparkline(columns, low=0.0, high=1.0)[0].rstrip()
 
 
 def _strip(strip: Strip) -> Iterator[str]:
@@ -156,14 +141,13 @@ def _strip(strip: Strip) -> Iterator[str]:
 
 
 def _shaded(shade: Float64, values: Float64) -> str:
-    columns = np.array_split(np.arange(len(shade)), min(_COLUMNS, len(shade)))
     signs = []
-    for column in columns:
+    for column in np.array_split(np.arange(len(shade)), min(_COLUMNS, len(shade))):
         known = shade[column][np.isfinite(shade[column])]
         if np.isinf(values[column]).any():
-            signs.append(_LOST)
+            signs.append(NON_FINITE)
         else:
-            signs.append(_bar([float(known.mean()) / (NUM_COLOURS - 1)]) if len(known) else _NONE)
+            signs.append(level(float(known.mean()) / (NUM_HEATS - 1)) if len(known) else " ")
     return "".join(signs)
 
 
@@ -192,7 +176,7 @@ def _piece(piece: Piece) -> str:
             fence = "`" * (1 + max(map(len, _TICKS.findall(shown)), default=0))  # a shorter one does not end it
             pad = " " if "`" in shown else ""
             return f"{fence}{pad}{shown}{pad}{fence}" if shown else ""
-        case Strong(text):
+        case Strong(text) | Named(text):
             bare = text.strip()  # stars next to a space are stars
             before, _, after = text.partition(bare)
             return f"{before}**{_escaped(bare)}**{after}" if bare else text

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sonde.core.model_table import ModelTable, ParameterRow
-from sonde.reports.quantities import count
+from sonde.core.quantities import count
 
 _MOST_WORDS = 3
 

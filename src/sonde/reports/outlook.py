@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sonde.core.quantities import share
 from sonde.core.records import Float64
 from sonde.signals.learning_curve import Interval, LearningCurve, NoCurve, fit_learning_curve
 from sonde.signals.phases import Phase, Phases
@@ -31,7 +32,7 @@ class Outlook:
     @property
     def advice(self) -> str:
         """Whether going on is worthwhile, in one sentence."""
-        gain = f"{100 * max(self.gain, 0.0):.2g}%"
+        gain = share(max(self.gain, 0.0))
         if self.gain > _WORTHWHILE:
             return f"Going on is worthwhile: as many steps again should lower the loss by about {gain}."
         if self.gain > _LITTLE:

@@ -29,10 +29,10 @@ def curve(
     start: int | None = None,
     end: int | None = None,
     look: LineStyle = LineStyle.MAIN,
-    points: int = _POINTS,
+    series: int = 0,
 ) -> Curve | None:
     """A series as a curve, with the range of each bucket and the steps at which it was not finite."""
-    found = window(run, tag, start, end, points=points)
+    found = window(run, tag, start, end)
     if found is None:
         return None
     step, mean = found.step.astype(np.float64), found.mean.astype(np.float64)
@@ -46,6 +46,7 @@ def curve(
         high=found.max.astype(np.float64) if many else nothing,
         lost=step[found.nonfinite > 0],
         look=look,
+        series=series,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sonde.core.errors import TagNotFound
-from sonde.reports.quantities import number, seconds
+from sonde.core.quantities import duration, number
 from sonde.store.reader import Run
 
 
@@ -44,13 +44,13 @@ class Reached:
         if self.step is None:
             return f"{what}: not reached, the closest is {number(self.best)}"
         took = [
-            *([] if self.seconds is None else [f"{seconds(self.seconds)} of training"]),
+            *([] if self.seconds is None else [f"{duration(self.seconds)} of training"]),
             *([] if self.samples is None else [f"{round(self.samples):,} samples"]),
             *([] if self.flops is None else [f"{number(self.flops)} FLOPs"]),
         ]
         each, flops = self.per_unit(self.seconds), self.per_unit(self.flops)
         units = [
-            *([] if each is None else [f"{seconds(each)}"]),
+            *([] if each is None else [f"{duration(each)}"]),
             *([] if flops is None else [f"{number(flops)} FLOPs"]),
         ]
         costs = {"time": self.seconds, "samples": self.samples, "FLOPs": self.flops}

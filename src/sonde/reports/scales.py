@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sonde.core.quantities import number
 from sonde.core.records import Float64
-from sonde.reports.quantities import number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +66,9 @@ class Scale:
 
     def label(self, value: float) -> str:
         """A tick's value as it is written."""
-        span = abs(self.high - self.low)
-        if not self.is_log and abs(value) < span * 1e-9:
+        if not self.is_log and abs(value) < abs(self.high - self.low) * 1e-9:
             return "0"
-        if value == int(value) and abs(value) < 1e5:
-            return f"{int(value):,}"
-        return number(value)
+        return f"{int(value):,}" if value == int(value) and abs(value) < 1e6 else number(value, largest=1e6)
 
 
 def fitting(values: Float64, *, is_log: bool | None = None) -> Scale:

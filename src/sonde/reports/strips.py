@@ -6,15 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sonde.core.palette import NUM_HEATS
+from sonde.core.quantities import number
 from sonde.core.records import Float64
-from sonde.reports.charts import shortened
-from sonde.reports.escaping import escape
-from sonde.reports.quantities import number
+from sonde.reports.charts import STEP
 from sonde.reports.scales import Scale
+from sonde.reports.shapes import STRONG, Drawing, Paint, Shape, shortened, writing
 
-NUM_COLOURS = 9
+_TOP = 42.0
 _LETTER = 6.2
 _MOST_LETTERS = 38
+_HEATS = tuple(Paint(fill=f"heat-{i}") for i in range(NUM_HEATS))
+_LOST, _EMPTY = Paint(fill="critical"), Paint(fill="ground", stroke="line", more={"stroke-width": 0.5})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,7 +38,7 @@ class Strip:
     label: str
 
     def shades(self) -> tuple[Float64, Float64]:
-        """The colour of each value, 0 to `NUM_COLOURS` − 1 (NaN where it has none), and the borders between colours.
+        """The colour of each value, 0 to `NUM_HEATS` − 1 (NaN where it has none), and the borders between colours.
 
         Colours go by the logarithm, from the 1st to the 99th percentile; values that are not positive get the lowest.
         """
@@ -47,75 +50,66 @@ class Strip:
             low, high = (low + high) / 2 - 0.25, (low + high) / 2 + 0.25
         with np.errstate(invalid="ignore", divide="ignore"):
             logs = np.log10(np.maximum(self.values, 10.0**low))
-            shade = np.clip(np.floor((logs - low) / (high - low) * NUM_COLOURS), 0, NUM_COLOURS - 1)
+            shade = np.clip(np.floor((logs - low) / (high - low) * NUM_HEATS), 0, NUM_HEATS - 1)
         shade[~np.isfinite(self.values)] = np.nan
-        return shade, 10.0 ** np.linspace(low, high, NUM_COLOURS + 1)
+        return shade, 10.0 ** np.linspace(low, high, NUM_HEATS + 1)
 
 
-def svg(strip: Strip, *, width: int = 1120) -> str:
-    """The strip as an SVG element, for a page that has the classes of `report.css`."""
-    return "".join(_parts(strip, width))
-
-
-def _parts(strip: Strip, width: int) -> Iterator[str]:
+def drawn(strip: Strip, *, width: int = 1120) -> Drawing:
+    """The strip on paper of that width, as high as its rows need."""
     row = 14.0 if len(strip.names) <= 30 else 10.0
+    return Drawing(
+        label=f"{strip.label} of {len(strip.names)} parameters over training steps",
+        width=width,
+        height=round(_TOP + row * len(strip.names) + 40),
+        shapes=tuple(_shapes(strip, width, row)),
+    )
+
+
+def _shapes(strip: Strip, width: int, row: float) -> Iterator[Shape]:
     left = 20 + _LETTER * min(_MOST_LETTERS, max(map(len, strip.names), default=0))
-    top, right = 42.0, 14.0
-    bottom = top + row * len(strip.names)
-    height = bottom + 40
+    across, bottom = width - left - 14, _TOP + row * len(strip.names)
     scale = Scale(low=float(strip.edges[0]), high=float(max(strip.edges[-1], strip.edges[0] + 1)))
-    x = left + (width - left - right) * scale.places(strip.edges)
+    x = left + across * scale.places(strip.edges)
     shade, borders = strip.shades()
-    said = f"{strip.label} of {len(strip.names)} parameters over training steps"
-    yield f'<svg class="strip" viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{escape(said)}">'
-    room = f'width="{width - left - right:.1f}" height="{bottom - top:.1f}"'
-    yield f'<rect class="empty" x="{left:.1f}" y="{top}" {room}/>'
+    yield _EMPTY.path(f"M{left:.1f} {_TOP}h{across:.1f}V{bottom:.1f}h{-across:.1f}z")
     lost = np.isinf(strip.values)
-    for colour in range(NUM_COLOURS):
-        if path := "".join(_cells(shade == colour, x, top, row)):
-            yield f'<path class="heat{colour}" d="{path}"/>'
-    if path := "".join(_cells(lost, x, top, row)):
-        yield f'<path class="heat-lost" d="{path}"/>'
+    for paint, there in (*((heat, shade == i) for i, heat in enumerate(_HEATS)), (_LOST, lost)):
+        if cells := "".join(_cells(there, x, row)):
+            yield paint.path(cells, kind="cells")
     for i, name in enumerate(strip.names):
-        shown = shortened(name, _MOST_LETTERS)
-        y = top + row * (i + 0.5) + 3.5
-        yield f'<text class="tick end" x="{left - 7:.1f}" y="{y:.1f}">{escape(shown)}</text>'
+        yield writing(left - 7, _TOP + row * (i + 0.5) + 3.5, shortened(name, _MOST_LETTERS), anchor="end")
     for value in scale.ticks(8):
         if value == int(value):
-            at = left + (width - left - right) * scale.place(value)
-            yield f'<text class="tick middle" x="{at:.1f}" y="{bottom + 16:.1f}">{int(value):,}</text>'
-    middle = (left + width - right) / 2
-    yield f'<text class="tick middle" x="{middle:.1f}" y="{bottom + 33:.1f}">training step</text>'
-    yield from _key(strip, borders, left, lost=bool(lost.any()))
-    yield "</svg>"
+            yield writing(left + across * scale.place(value), bottom + 16, scale.label(value), anchor="middle")
+    yield writing(left + across / 2, bottom + 33, STEP, anchor="middle")
+    yield writing(4, 15, strip.label, STRONG)
+    yield from _key(borders, left, lost=bool(lost.any()), gaps=bool(np.isnan(strip.values).any()))
 
 
-def _cells(there: Float64, x: Float64, top: float, row: float) -> Iterator[str]:
+def _cells(there: Float64, x: Float64, row: float) -> Iterator[str]:
     """Rectangles over the cells that are True, neighbours of a row joined."""
     for i, line in enumerate(there):
         edges = np.flatnonzero(np.diff(np.concatenate(([False], line, [False])).astype(np.int8)))
         for first, last in zip(edges[::2], edges[1::2], strict=True):
-            yield f"M{x[first]:.1f} {top + row * i:.1f}H{x[last]:.1f}v{row - 1:.1f}H{x[first]:.1f}z"
+            yield f"M{x[first]:.1f} {_TOP + row * i:.1f}H{x[last]:.1f}v{row - 1:.1f}H{x[first]:.1f}z"
 
 
-def _key(strip: Strip, borders: Float64, left: float, *, lost: bool) -> Iterator[str]:
-    yield f'<text class="name" x="4" y="15">{escape(strip.label)}</text>'
+def _key(borders: Float64, left: float, *, lost: bool, gaps: bool) -> Iterator[Shape]:
     at = left
     if len(borders):
-        low, high = (number(float(f"{value:.2g}")) for value in (borders[0], borders[-1]))
-        yield f'<text class="tick end" x="{at - 7:.1f}" y="32">{low}</text>'
-        for colour in range(NUM_COLOURS):
-            yield f'<rect class="heat{colour}" x="{at + 22 * colour:.1f}" y="22" width="22" height="12"/>'
-        at += 22 * NUM_COLOURS
-        yield f'<text class="tick" x="{at + 7:.1f}" y="32">{high}</text>'
+        low, high = (number(value, 2) for value in (float(borders[0]), float(borders[-1])))
+        yield writing(at - 7, 32, low, anchor="end")
+        for heat in _HEATS:
+            yield heat.path(f"M{at:.1f} 22h22v12h-22z")
+            at += 22
+        yield writing(at + 7, 32, high)
         at += 7 + _LETTER * len(high) + 24
-    if lost:
-        yield f'<rect class="heat-lost" x="{at:.1f}" y="22" width="22" height="12"/>'
-        yield f'<text class="tick" x="{at + 29:.1f}" y="32">NaN or infinite</text>'
-        at += 29 + _LETTER * 15 + 24
-    if np.isnan(strip.values).any():
-        yield f'<rect class="empty" x="{at:.1f}" y="22" width="22" height="12"/>'
-        yield f'<text class="tick" x="{at + 29:.1f}" y="32">not measured</text>'
+    for paint, label, is_there in ((_LOST, "NaN or infinite", lost), (_EMPTY, "not measured", gaps)):
+        if is_there:
+            yield paint.path(f"M{at:.1f} 22h22v12h-22z")
+            yield writing(at + 29, 32, label)
+            at += 29 + _LETTER * len(label) + 24
 
 
 def columns_of(first: int, last: int, *, most: int) -> Float64:

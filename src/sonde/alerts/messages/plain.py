@@ -1,10 +1,9 @@
 """A bulletin as plain text: for log files, phones, and the mail programs that show nothing else."""
 
-import datetime
-
 from sonde.alerts.notices import Bulletin, Notice
 from sonde.core import printable
 from sonde.core.findings import Finding
+from sonde.core.quantities import count, moment
 
 _MOST_CHARACTERS = 4_000  # of one finding: some messages hold a tensor
 
@@ -23,13 +22,15 @@ def title(bulletin: Bulletin) -> str:
         return f"{finding.severity}: {finding.code} {finding.name} in {run}, step {finding.first_step}"
     if notice.alarms:
         number = len(notice.alarms) + notice.more + notice.to_follow
-        return f"{notice.severity}: {number} findings in {run}, step {bulletin.step}"
+        return f"{notice.severity}: {count(number, 'finding')} in {run}, step {bulletin.step}"
     if len(notice.resolved) == 1 and not notice.more_resolved:
         (finding,) = notice.resolved
         return f"resolved: {finding.code} {finding.name} in {run}, step {finding.last_step}"
     if notice.resolved:
-        return f"resolved: {len(notice.resolved) + notice.more_resolved} findings in {run}, step {bulletin.step}"
-    return f"Sonde: {notice.more} findings in {run}"
+        return (
+            f"resolved: {count(len(notice.resolved) + notice.more_resolved, 'finding')} in {run}, step {bulletin.step}"
+        )
+    return f"Sonde: {count(notice.more, 'finding')} in {run}"
 
 
 def text(bulletin: Bulletin) -> str:
@@ -56,13 +57,13 @@ def log_lines(bulletin: Bulletin) -> list[str]:
         *(f"resolved: {summary(finding)}" for finding in notice.resolved),
         *remainder(notice),
     ]
-    head = f"{_moment(bulletin)}  {bulletin.run} on {bulletin.host}"
+    head = f"{moment(bulletin.time_s)}  {bulletin.run} on {bulletin.host}"
     return [printable.escaped(f"{head}  {each}") for each in told]
 
 
 def origin(bulletin: Bulletin) -> str:
     """Where and when."""
-    return printable.one_line(f"{bulletin.run} on {bulletin.host}, {_moment(bulletin)}")
+    return printable.one_line(f"{bulletin.run} on {bulletin.host}, {moment(bulletin.time_s)}")
 
 
 def see_all(bulletin: Bulletin) -> str:
@@ -91,28 +92,19 @@ def remainder(notice: Notice) -> list[str]:
     """
     sentences = []
     if notice.more:
-        sentences.append(f"and {notice.more} more finding{_s(notice.more)} that {_are(notice.more)} not listed")
+        sentences.append(f"and {count(notice.more, 'more finding')} that {_are(notice.more)} not listed")
     if notice.more_resolved:
-        sentences.append(f"and {notice.more_resolved} more that {_are(notice.more_resolved)} resolved")
+        sentences.append(f"and {notice.more_resolved:,} more that {_are(notice.more_resolved)} resolved")
     if notice.to_follow:
         verb = "follows" if notice.to_follow == 1 else "follow"
-        sentences.append(f"{notice.to_follow} critical finding{_s(notice.to_follow)} {verb} in the next message")
+        sentences.append(f"{count(notice.to_follow, 'critical finding')} {verb} in the next message")
     return sentences
 
 
 def shortened(finding: Finding) -> str:
     """A finding in full, cut where it is longer than anybody reads."""
-    whole = str(finding)
-    return whole if len(whole) <= _MOST_CHARACTERS else whole[: _MOST_CHARACTERS - 1] + "…"
+    return printable.cut(str(finding), _MOST_CHARACTERS)
 
 
-def _moment(bulletin: Bulletin) -> str:
-    return f"{datetime.datetime.fromtimestamp(bulletin.time_s, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _s(number: int) -> str:
-    return "" if number == 1 else "s"
-
-
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
+def _are(num: int) -> str:
+    return "is" if num == 1 else "are"

@@ -5,8 +5,10 @@ import struct
 import zlib
 from collections.abc import Sequence
 
+from sonde.core.palette import LIGHT
+
 _PAPER, _LINE, _NON_FINITE = 0, 1, 2
-_PALETTE = bytes((255, 255, 255, 37, 99, 235, 220, 38, 38))
+_PALETTE = b"".join(bytes.fromhex(LIGHT[name][1:]) for name in ("paper", "series-0", "critical"))
 _DEPTH, _INDEXED = 8, 3
 _MARGIN = 3
 

@@ -10,6 +10,7 @@ References:
 
 from sonde.alerts.messages import plain
 from sonde.alerts.notices import Bulletin
+from sonde.core import printable
 from sonde.core.findings import Finding
 from sonde.core.strict_json import Json
 
@@ -24,7 +25,10 @@ def payload(bulletin: Bulletin) -> Json:
     notice = bulletin.notice
     room = min(_MOST_IN_SECTION, _MOST_IN_ALL // (len(notice.alarms) + 2))
     blocks: list[Json] = [
-        {"type": "header", "text": {"type": "plain_text", "text": _cut(plain.title(bulletin), _MOST_IN_HEADER)}},
+        {
+            "type": "header",
+            "text": {"type": "plain_text", "text": printable.cut(plain.title(bulletin), _MOST_IN_HEADER)},
+        },
         *(_section(_alarm(finding), room) for finding in notice.alarms),
     ]
     if notice.resolved:
@@ -64,7 +68,3 @@ def _section(text: str, room: int) -> Json:
 def _text(text: str, room: int) -> Json:
     # Verbatim: Slack makes no links of addresses and names that stand in a run.
     return {"type": "mrkdwn", "text": escaped(text, room), "verbatim": True}
-
-
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: room - 1] + "…"

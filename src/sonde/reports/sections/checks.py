@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sonde.core.quantities import quantity
 from sonde.core.records import Series
 from sonde.diagnosis.checklist import Check, Outcome, checklist
 from sonde.reports.document import Badge, Block, Heading, Line, Paragraph, Table
 from sonde.reports.pictures import window
-from sonde.reports.quantities import quantity
 from sonde.reports.subject import Subject
 
 _PAST_STEPS = 2_000

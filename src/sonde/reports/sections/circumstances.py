@@ -4,8 +4,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sonde.core.json_fields import flattened
+from sonde.core.quantities import count, moment
 from sonde.reports.document import Block, Code, Fold, Heading, Items, Line, Paragraph, Table
-from sonde.reports.quantities import count, moment
 from sonde.reports.subject import Subject
 
 _MOST_NOTES = 50
@@ -76,10 +77,6 @@ def subtitle(subject: Subject) -> str:
     return ", ".join(parts)
 
 
-def _rows(value: Any, name: str = "") -> Iterator[tuple[Line, ...]]:
+def _rows(settings: Any) -> Iterator[tuple[Line, ...]]:
     """Nested settings, a row each."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _rows(item, f"{name}.{key}" if name else str(key))
-    elif value is not None:
-        yield (Code(name),), (Code(str(value)),)
+    return (((Code(name),), (Code(str(value)),)) for name, value in flattened(settings))

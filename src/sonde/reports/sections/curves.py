@@ -16,7 +16,7 @@ _LONG = 5_000  # steps, against which the memory of `loss/ema`, 100 steps, is sh
 _FURTHER = 6  # metrics of evaluations and series of the user's own
 _OWN = re.compile(
     "(?:loss|lr|grad|weight|update|act|gain|attn|logits|adam|clip|amp|batch|label|spectrum|time|throughput|memory|host"
-    "|device|monitor|epoch|evaluation|gradient_monitor)(?:/|$)"
+    "|device|monitor|epoch|evaluation|gradient_monitor|flops|operator|optimizer|phase)(?:/|$)"
 )
 
 
@@ -36,7 +36,7 @@ def curves(subject: Subject) -> tuple[Block, ...]:
 
 def _loss(subject: Subject) -> Figure | None:
     raw = curve(subject.run, "loss", "each step", look=LineStyle.FAINT)
-    checks = curve(subject.run, "val/loss", "validation", look=LineStyle.DOTS)
+    checks = curve(subject.run, "val/loss", "validation", look=LineStyle.POINTS, series=1)
     shown: list[Curve] = []
     if raw is not None:
         shown.append(raw)
@@ -91,7 +91,7 @@ def _plain(subject: Subject, tag: str, *, beside: tuple[tuple[str, str], ...] = 
     others = [
         found
         for other, label in beside
-        if (found := curve(subject.run, other, label, look=LineStyle.DASHED)) is not None
+        if (found := curve(subject.run, other, label, look=LineStyle.DASHED, series=1)) is not None
         and np.isfinite(found.value).any()
     ]
     explained = f": {said.explained}" if said.explained else ""

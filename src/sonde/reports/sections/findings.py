@@ -8,6 +8,7 @@ import numpy as np
 
 from sonde.core.findings import Finding, Suspect
 from sonde.core.groups import Group, by_code
+from sonde.core.quantities import number, quantity, share
 from sonde.core.remedies import Remedy, Safety
 from sonde.reports.charts import Band, Chart, Level, Moment, Spot
 from sonde.reports.document import (
@@ -28,7 +29,6 @@ from sonde.reports.document import (
 from sonde.reports.meanings import meaning
 from sonde.reports.pictures import curve
 from sonde.reports.problem_guides import guide_of, title
-from sonde.reports.quantities import number, quantity
 from sonde.reports.subject import Subject
 from sonde.rules.catalogue import rule_of
 from sonde.signals.medians import NORMAL_FROM_MAD, spread
@@ -73,17 +73,17 @@ def _cause(subject: Subject, group: Group) -> Iterator[Block]:
         yield Paragraph((f"Here: {suspect.because}.",))
     if group.others:
         head = "What may be the cause, the likeliest first" if suspect is None else "Less likely"
-        yield Paragraph((Strong(head),))
+        yield Heading(head, 4)
         yield Items(
             tuple((f"{_clause(other.cause.meaning)}", *_confidence(other)) for other in group.others), is_ordered=True
         )
     if group.remedies:
-        yield Paragraph((Strong("What to do, the best first"),))
+        yield Heading("What to do, the best first", 4)
         yield Items(tuple(_remedy(remedy) for remedy in group.remedies), is_ordered=True)
-    yield Paragraph((Strong("What it is seen by"),))
+    yield Heading("What it is seen by", 4)
     for place, alike in enumerate(group.by_code()):
         if place < _IN_FULL and alike[0].severity.is_alarm:
-            yield Paragraph((Strong(_name(alike[0])), f", {_when(alike[0])}"))
+            yield Heading(f"{_name(alike[0])}, {_when(alike[0])}", 5)
             if not group.is_reason(alike[0]):
                 yield _message(alike[0])
             yield from _told(subject, alike)
@@ -92,7 +92,7 @@ def _cause(subject: Subject, group: Group) -> Iterator[Block]:
 
 
 def _confidence(suspect: Suspect) -> Line:
-    return (f" ({quantity(suspect.confidence, 'share')} sure; ", Code(suspect.cause.value), ")")
+    return (f" ({share(suspect.confidence)} sure; ", Code(suspect.cause.value), ")")
 
 
 def _folded(subject: Subject, alike: list[Finding]) -> Fold:
@@ -175,7 +175,7 @@ def _places(where: tuple[str, ...]) -> Iterator[str | Code]:
 def _remedy(remedy: Remedy) -> Line:
     args = " ".join(f"{name}={value}" for name, value in remedy.args.items())
     return (
-        Strong(f"{_clause(remedy.text)}"),
+        *(Strong(piece) if isinstance(piece, str) else piece for piece in _with_code(_clause(remedy.text))),
         f" ({_SAFETIES[remedy.safety]}; ",
         Code(f"{remedy.action.value} {args}".strip()),
         ")",
@@ -192,7 +192,7 @@ def _manual(code: str) -> Iterator[Block]:
     yield Paragraph(("On a terminal: ", Code(f"sonde explain {code}")), is_remark=True)
 
 
-def _with_code(text: str) -> Line:
+def _with_code(text: str) -> tuple[str | Code, ...]:
     """Text in which `…` is code."""
     return tuple(Code(part) if i % 2 else part for i, part in enumerate(text.split("`")) if part)
 

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 
+from sonde.core.quantities import amount, number
 from sonde.core.records import Float64
 from sonde.reports.charts import Band, Chart, Curve, Level, LineStyle, Moment
 from sonde.reports.document import Block, Figure, Figures, Heading, Line, Paragraph, Strong, Table
 from sonde.reports.outlook import Outlook, outlook
 from sonde.reports.pictures import curve, window
-from sonde.reports.quantities import number
 from sonde.reports.subject import Subject
 from sonde.signals.learning_curve import Interval, NoCurve
 
@@ -70,7 +70,7 @@ def _rows(ahead: Outlook, target: float | None) -> tuple[tuple[Line, ...], ...]:
 
 
 def _steps(value: float) -> str:
-    return "infinitely many" if math.isinf(value) else number(float(f"{value:.3g}"))
+    return "infinitely many" if math.isinf(value) else amount(value)
 
 
 def _figure(subject: Subject, ahead: Outlook) -> Figure:
@@ -87,7 +87,7 @@ def _figure(subject: Subject, ahead: Outlook) -> Figure:
         curves=(
             raw,
             Curve(label="fitted law", step=fitted, value=_best(ahead, fitted)),
-            Curve(label="forecast", step=future, value=best, look=LineStyle.DASHED),
+            Curve(label="forecast", step=future, value=best, look=LineStyle.DASHED, series=1),
         ),
         bands=(Band(label="95% interval of the forecast", step=future, low=low, high=high),),
         levels=()
@@ -95,7 +95,7 @@ def _figure(subject: Subject, ahead: Outlook) -> Figure:
         else (Level(label=f"target {number(subject.target)}", value=subject.target),),
         moments=(Moment(label="now", step=last, is_alarm=False),),
     )
-    law = f"L(t) = {ahead.curve.a:.4g} + {ahead.curve.b:.4g}·t^(−{ahead.curve.c:.3g})"
+    law = f"L(t) = {number(ahead.curve.a)} + {number(ahead.curve.b)}·t^(−{amount(ahead.curve.c)})"
     return Figure(chart, (Strong("The loss so far and as forecast"), f", if training goes on as it does: {law}."))
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from sonde.core.groups import Group
+from sonde.core.quantities import count, duration, number, share
 from sonde.core.records import Ending, Window
 from sonde.reports.document import Block, Card, Fact, Facts, Paragraph, Strong
 from sonde.reports.pictures import smoothed, window
-from sonde.reports.quantities import count, number, quantity, seconds
 from sonde.reports.sections.findings import spoken
 from sonde.reports.subject import Subject
 
@@ -135,7 +135,7 @@ def _duration(subject: Subject) -> str:
     times = [point.time for point in subject.last.values()]
     if not isinstance(created, int | float) or not times or max(times) <= created:  # a log without times
         return ""
-    return f" in {seconds(max(times) - created)}"
+    return f" in {duration(max(times) - created)}"
 
 
 def _scope(subject: Subject) -> str:
@@ -149,20 +149,20 @@ def _scope(subject: Subject) -> str:
 
 def _facts(subject: Subject) -> Iterator[Fact]:
     yield Fact("Steps", f"{subject.num_steps:,}", subject.state.ending.value)
-    if duration := _duration(subject):
-        yield Fact("Duration", duration.removeprefix(" in "), "wall clock")
+    if took := _duration(subject):
+        yield Fact("Duration", took.removeprefix(" in "), "wall clock")
     yield from _losses(subject)
     for tag, unit in (("throughput/tokens_per_s", "tokens/s"), ("throughput/samples_per_s", "samples/s")):
         if math.isfinite(speed := _median(subject, tag)):
             yield Fact("Throughput", number(speed), f"{unit}, median")
             break
     if math.isfinite(step_time := _median(subject, "time/step")):
-        yield Fact("Time a step", seconds(step_time), "median")
+        yield Fact("Time a step", duration(step_time), "median")
     # Means, since few steps are looked at in detail and cost the most.
     own, of_all = _mean(subject, "monitor/time"), _mean(subject, "time/step")
     if math.isfinite(own):
-        share = f", {quantity(own / of_all, 'share')} of its time" if of_all > 0 else ""
-        yield Fact("Cost of watching", seconds(own), f"a step{share}")
+        of_step = f", {share(own / of_all)} of its time" if of_all > 0 else ""
+        yield Fact("Cost of watching", duration(own), f"a step{of_step}")
 
 
 def _losses(subject: Subject) -> Iterator[Fact]:

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import sized
 from sonde.rules.history.growth import History, extended, steady_growth
 from sonde.rules.rule import Against, Cause, Claims, Evidence, For, Look, Severity, Sighting
-from sonde.rules.systems.sizes import sized
 
 _TAGS = ("memory/allocated", "host/rss")
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sonde.core.quantities import share as percent
+from sonde.core.quantities import sized
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
-from sonde.rules.systems.sizes import sized
 
 
 class MemoryNearLimitState(NamedTuple):

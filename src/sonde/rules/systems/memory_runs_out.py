@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from sonde.core.quantities import sized
 from sonde.rules.history.growth import Growth, History, extended, steady_growth
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
-from sonde.rules.systems.sizes import sized
 
 
 class MemoryRunsOutState(NamedTuple):

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from sonde.core.quantities import count
+from sonde.core.quantities import count, sized
 from sonde.rules.rule import Cause, Claims, Evidence, For, Look, Severity, Sighting
 from sonde.rules.step_view import StepView
-from sonde.rules.systems.sizes import sized
 
 _KINDS = {
     "memory/activations": "activations and other",
