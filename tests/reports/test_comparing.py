@@ -242,7 +242,7 @@ def test_both_forms_of_the_document_have_everything_that_is_printed(tmp_path: Pa
     lost = _curve(tmp_path / "lost")
     with sonde.record(tmp_path / "lost2", config={"lr": 0.1}) as writer:
         for step in range(1, 401):
-            writer.log(step, {"loss": 1.0 if step < 300 else math.nan, "grad/norm": 2.0})
+            writer.log({"loss": 1.0 if step < 300 else math.nan, "grad/norm": 2.0}, step=step)
     found = sonde.compare(lost, tmp_path / "lost2")
     page, text = html(compared(found)), markdown(compared(found))
     for said in (verdict(found, found.against[0]), "gradient norm", "config.lr", "First difference"):

@@ -320,7 +320,7 @@ def test_of_all_series_only_the_users_own_are_drawn_as_metrics(tmp_path: Path) -
     with sonde.record(tmp_path / "run") as writer:
         for step in range(30):
             values = {f"{family}/made_up": 1.0 + step for family in families}
-            writer.log(step, {"loss": 1.0, **values, "accuracy": 0.5, "val/accuracy": 0.5})
+            writer.log({"loss": 1.0, **values, "accuracy": 0.5, "val/accuracy": 0.5}, step=step)
     drawn = {
         chart.y_label
         for block in curves(_subject(tmp_path / "run", steps=30))

@@ -12,10 +12,7 @@ from typing import Annotated
 import typer
 
 from sonde.cli import console
-from sonde.cli.quantities import duration, number
 from sonde.core.optional import require_torch
-from sonde.core.errors import MissingExtra
-from sonde.core.optional import available
 from sonde.core.quantities import duration, number
 from sonde.demo.settings import Settings
 

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from sonde.cli import colours
 from sonde.cli.console import one_line
-from sonde.core.json_fields import flattened
 from sonde.core.palette import TERMINAL
 from sonde.core.quantities import count, duration, moment, number
 from sonde.core.sparkline import NON_FINITE, held, sparkline, spread
