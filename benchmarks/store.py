@@ -334,7 +334,7 @@ class Bench:
         root = self.folder / "runs"
         with sonde.Writer(root / "run-0", config={f"option_{i}": i for i in range(50)}) as writer:
             for step in range(100):
-                writer.log(step, {"loss": 1 / (step + 1), "lr": 1e-3})
+                writer.log({"loss": 1 / (step + 1), "lr": 1e-3}, step=step)
         for i in range(1, num_runs):
             shutil.copytree(root / "run-0", root / f"run-{i}")
         assert len(list_runs(root)) == num_runs

@@ -21,7 +21,7 @@ with sonde.record(folder, config={"lr": 1e-2, "width": 32}) as writer:
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        writer.log(step, {"loss": loss.item(), "grad/norm": norm.item()})
+        writer.log({"loss": loss.item(), "grad/norm": norm.item()}, step=step)
     writer.event("note", step=step, data={"text": "fitted a sine"})
 
 run = sonde.load(folder)

@@ -41,6 +41,18 @@ def test_the_code_of_every_page_runs(page: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, f"{block}\n{done.stderr}"
 
 
+def test_the_loop_that_the_readme_leads_with_gets_the_finding_that_it_shows(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    loop, *_ = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
+    (said,) = re.findall(r"```text\n(.*?)```", readme, flags=re.DOTALL)
+    (tmp_path / "train.py").write_text(loop, encoding="utf-8")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("SONDE_")}
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, env=plain, capture_output=True, text=True, check=True
+    )
+    assert said in done.stderr
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
 def test_every_example_runs(example: Path, tmp_path: Path) -> None:
     several = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -91,7 +91,7 @@ def test_polars_and_duckdb_open_a_run(tmp_path: Path) -> None:
     losses = [1.0, float("nan"), 0.25]
     with sonde.record(tmp_path / "run") as run:
         for step, loss in enumerate(losses):
-            run.log(step, {"loss": loss})
+            run.log({"loss": loss}, step=step)
     pattern = str(tmp_path / "run/tables/*/b0/seg-*/*.parquet")
     rows = duckdb.sql(f"SELECT step, loss FROM '{pattern}' ORDER BY step").fetchall()
     assert str(rows) == str(list(enumerate(losses)))

@@ -14,9 +14,16 @@ PUBLIC = [
     "calibrate",
     "compare",
     "diagnose",
+    "explain",
+    "export",
+    "import_csv",
+    "import_mlflow",
+    "import_tensorboard",
+    "import_wandb",
     "load",
     "record",
     "report",
+    "runs",
     "watch",
 ]
 

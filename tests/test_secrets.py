@@ -142,7 +142,7 @@ def by_record(folder: Path, planted: Planted, variables: list[str]) -> list[Path
         place = f"record {number}"
         with contextlib.suppress(ValueError), sonde.record(path, config=planted.config(place)) as run:
             for step in range(3):
-                run.log(step, {"loss": 1.0 / (step + 1)})
+                run.log({"loss": 1.0 / (step + 1)}, step=step)
             for form in SENTENCES:
                 run.event("note", step=2, data={"text": planted.sentence(place, form), "argv": planted.words})
             run.event("note", data={"text": " or ".join(variables), "quoted": [quote(word) for word in variables]})

@@ -7,8 +7,12 @@ if TYPE_CHECKING:
     from sonde.reports.calibrating import calibrate
     from sonde.reports.comparing import compare
     from sonde.reports.diagnosing import diagnose
+    from sonde.reports.explaining import explain
     from sonde.reports.report import report
+    from sonde.store.export import export
+    from sonde.store.importing.imports import import_csv, import_mlflow, import_tensorboard, import_wandb
     from sonde.store.reader import Run, load
+    from sonde.store.runs import runs
     from sonde.store.writer import Writer, record
 
 __version__ = "0.1.0"
@@ -21,9 +25,16 @@ _PUBLIC = {
     "calibrate": "sonde.reports.calibrating",
     "compare": "sonde.reports.comparing",
     "diagnose": "sonde.reports.diagnosing",
+    "explain": "sonde.reports.explaining",
+    "export": "sonde.store.export",
+    "import_csv": "sonde.store.importing.imports",
+    "import_mlflow": "sonde.store.importing.imports",
+    "import_tensorboard": "sonde.store.importing.imports",
+    "import_wandb": "sonde.store.importing.imports",
     "load": "sonde.store.reader",
     "record": "sonde.store.writer",
     "report": "sonde.reports.report",
+    "runs": "sonde.store.runs",
     "watch": "sonde.monitor.watch",
 }
 
@@ -35,9 +46,16 @@ __all__ = [
     "calibrate",
     "compare",
     "diagnose",
+    "explain",
+    "export",
+    "import_csv",
+    "import_mlflow",
+    "import_tensorboard",
+    "import_wandb",
     "load",
     "record",
     "report",
+    "runs",
     "watch",
 ]
 
@@ -47,6 +65,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'sonde' has no attribute {name!r}; it has {', '.join(__all__)}.")
     from importlib import import_module
 
+    if _PUBLIC[name].startswith("sonde.monitor"):
+        from sonde.core.optional import require_torch
+
+        require_torch(f"`sonde.{name}`")
     value = globals()[name] = getattr(import_module(_PUBLIC[name]), name)
     return value
 

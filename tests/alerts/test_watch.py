@@ -240,7 +240,7 @@ def test_the_curve_is_the_loss_so_far(tmp_path: Path) -> None:
 def _recorded(folder: Path, losses: dict[int, float]) -> Path:
     with sonde.record(folder) as writer:
         for step, loss in losses.items():
-            writer.log(step, {"loss": loss})
+            writer.log({"loss": loss}, step=step)
     return folder
 
 

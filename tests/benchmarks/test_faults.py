@@ -93,7 +93,7 @@ def test_too_much_training_begins_to_act_at_the_best_evaluation(tmp_path: Path) 
     with sonde.record(tmp_path) as writer:
         for step in range(1, 51):
             found = {"val/loss": validations[step]} if step in validations else {}
-            writer.log(step, {"loss": 1 / step, **found})
+            writer.log({"loss": 1 / step, **found}, step=step)
     scenario = _module("scenario").Scenario("x", "overfitting", lambda session: 0.0, onset=3)
     judge, row = _module("judging").judge, {"seed": 0, "twin": False}
     assert judge(scenario, tmp_path, row).onset == 3

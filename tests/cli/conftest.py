@@ -44,9 +44,9 @@ def runs(tmp_path: Path) -> Path:
     folder = tmp_path / "runs"
     with sonde.record(folder / "healthy", config={"lr": 0.1, "model": {"width": 8}}) as writer:
         for step in range(1, 101):
-            writer.log(step, {"loss": 4.0 / step, "lr": 0.1, "grad/norm": 1.0, "grad/norm@layer.weight": 0.5})
+            writer.log({"loss": 4.0 / step, "lr": 0.1, "grad/norm": 1.0, "grad/norm@layer.weight": 0.5}, step=step)
         writer.event("note", step=40, data={"text": "halved the batch"})
     with sonde.record(folder / "broken") as writer:
         for step in range(1, 101):
-            writer.log(step, {"loss": float("nan") if step > 60 else 1.0})
+            writer.log({"loss": float("nan") if step > 60 else 1.0}, step=step)
     return folder

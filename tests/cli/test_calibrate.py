@@ -19,7 +19,7 @@ def good(tmp_path: Path) -> Path:
         with sonde.record(tmp_path / "good" / name) as writer:
             for step in range(1, 301):
                 loss = 2 * step**-0.3 * (1 + 0.02 * generator.normal())
-                writer.log(step, {"loss": loss * (5 if step > 150 and step % 60 == 0 else 1)})
+                writer.log({"loss": loss * (5 if step > 150 and step % 60 == 0 else 1)}, step=step)
     return tmp_path / "good"
 
 

@@ -70,5 +70,5 @@ def test_without_torch_the_message_says_how_to_install_it(tmp_path: Path) -> Non
     outcome = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert outcome.returncode == 2
     assert outcome.stderr.count("\n") == 1
-    assert "pip install torch" in outcome.stderr
+    assert "pip install 'sonde[torch]'" in outcome.stderr
     assert not (tmp_path / "run").exists()

@@ -16,7 +16,7 @@ def _spiky(folder: Path) -> Path:
     with sonde.record(folder) as writer:
         for step in range(1, 301):
             wiggle = 0.01 * ((step * 7919) % 13)
-            writer.log(step, {"loss": 2 / (1 + step / 50) + wiggle + (8.0 if step == 250 else 0.0), "lr": 1e-3})
+            writer.log({"loss": 2 / (1 + step / 50) + wiggle + (8.0 if step == 250 else 0.0), "lr": 1e-3}, step=step)
     return folder
 
 
@@ -51,14 +51,14 @@ def _empty(folder: Path) -> Path:
 def _without_loss(folder: Path) -> Path:
     with sonde.record(folder) as writer:
         for step in range(1, 101):
-            writer.log(step, {"lr": 1e-3})
+            writer.log({"lr": 1e-3}, step=step)
     return folder
 
 
 def _damaged(folder: Path) -> Path:
     with sonde.record(folder) as writer:
         for step in range(1, 301):
-            writer.log(step, {"loss": 1 / step, "lr": 1e-3})
+            writer.log({"loss": 1 / step, "lr": 1e-3}, step=step)
     segments = sorted((folder / "tables").rglob("*.parquet"))
     segments[0].write_bytes(b"no parquet")
     return folder

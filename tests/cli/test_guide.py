@@ -202,7 +202,7 @@ def test_learning_by_heart_is_followed_in_the_validation_loss(looks: Looks) -> N
 def test_a_log_with_a_loss_only_says_what_would_measure_the_rest(call: Call, tmp_path: Path) -> None:
     with sonde.record(tmp_path / "log") as writer:
         for step in range(1, 101):
-            writer.log(step, {"loss": 2 / step})
+            writer.log({"loss": 2 / step}, step=step)
     found = strict_json.loads(call("diagnose", tmp_path / "log", "--guide", "--json").stdout)["guide"]
     assert [look["answer"] for look in found[:4]] == ["fine", *["not measured"] * 3]
     assert all("sonde.watch" in look["not_measured"][0]["how"] for look in found[1:4])

@@ -56,7 +56,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for step in range(1, 61):
                 values = {"loss": float("nan") if step > 40 else 1.0 / step, f"grad/norm@{WHERE}": float(step)}
                 values[f"grad/rms@{WHERE}"] = 1e9 if step > 30 else 1.0
-                writer.log(step, values)
+                writer.log(values, step=step)
             writer.event("note", step=3, data={HOSTILE: HOSTILE})
             writer.event(HOSTILE, data={"a": HOSTILE})
             writer.event("not-measured", data={"tag": HOSTILE, "reason": HOSTILE})

@@ -209,3 +209,16 @@ def test_every_command_and_option_is_in_the_manual(call: Call, name: str) -> Non
     options = set(re.findall(r"--\w+", call(name, "--help").stdout.split("Options:")[1])) - {"--help"}
     assert options or name == "explain"
     assert all(option in section for option in options)
+
+
+def test_help_shows_whole_descriptions(call: Call) -> None:
+    from inspect import getdoc
+
+    from sonde.cli.commands import COMMANDS
+
+    shown = call("--help").stdout
+    assert "..." not in shown.partition("Commands:")[2].partition("Exit status")[0]
+    plain = " ".join(shown.split())
+    for name, command in COMMANDS.load_all().members.items():
+        first = " ".join((getdoc(command) or "").partition("\n\n")[0].split())
+        assert f"{name} {first}" in plain

@@ -1,7 +1,9 @@
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import sonde
 from sonde.core import strict_json
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
@@ -52,3 +54,27 @@ def test_names_cannot_steer_the_terminal(call: Call, runs: Path) -> None:
     outcome = call("runs", runs)
     assert "\x1b" not in outcome.stdout
     assert len(outcome.stdout.splitlines()) == 3
+
+
+def test_findings_are_counted_by_severity(call: Call, tmp_path: Path) -> None:
+    told = {"a": ["critical", "critical", "warning", "info"], "b": ["info"], "c": [], "d": ["warning", "warning"]}
+    for name, severities in told.items():
+        with sonde.record(tmp_path / name) as writer:
+            for first, severity in enumerate(severities):
+                for _ in range(2):  # it was told again
+                    data = {"code": "ABC001", "first_step": first, "severity": severity}
+                    writer.event("finding", step=first, data=data)
+    lines = {line.split()[0]: line for line in call("runs", tmp_path).stdout.splitlines()[1:]}
+    assert "2 critical, 1 warning, 1 note" in lines["a"]
+    assert "1 note " in lines["b"]
+    assert " - " in lines["c"]
+    assert "2 warnings" in lines["d"]
+    shown = {run["name"]: run for run in json.loads(call("runs", tmp_path, "--json").stdout)["runs"]}
+    assert (shown["a"]["findings"], shown["a"]["severities"]) == (4, {"critical": 2, "warning": 1, "info": 1})
+    assert shown["c"]["severities"] == {}
+
+
+def test_a_run_that_does_not_say_severities_shows_its_number(call: Call, tmp_path: Path) -> None:
+    with sonde.record(tmp_path / "old") as writer:
+        writer.event("finding", data={"text": "by a program of one's own"})
+    assert " 1 " in call("runs", tmp_path).stdout.splitlines()[1]

@@ -41,8 +41,8 @@ def test_json_is_strict_and_complete(call: Call, runs: Path) -> None:
 
 def test_the_last_value_of_a_rare_series_names_its_step(call: Call, tmp_path: Path) -> None:
     with sonde.record(tmp_path / "run") as writer:
-        writer.log(1, {"loss": 1.0, "val/loss": 2.0})
-        writer.log(2, {"loss": 1.0})
+        writer.log({"loss": 1.0, "val/loss": 2.0}, step=1)
+        writer.log({"loss": 1.0}, step=2)
     lines = call("show", tmp_path / "run").stdout.splitlines()
     assert "at step 1" in next(line for line in lines if line.startswith("val/loss"))
     assert not any("at step 2" in line for line in lines)
@@ -60,19 +60,19 @@ def test_a_run_without_rows_has_no_curve(call: Call, tmp_path: Path) -> None:
 def test_a_run_without_a_loss_shows_another_curve(call: Call, tmp_path: Path) -> None:
     with sonde.record(tmp_path / "run") as writer:
         for step in range(10):
-            writer.log(step, {"reward": float(step)})
+            writer.log({"reward": float(step)}, step=step)
     assert "reward\n       9 ┤" in call("show", tmp_path / "run").stdout
 
 
 def test_a_crash_says_why(call: Call, tmp_path: Path) -> None:
     try:
         with sonde.record(tmp_path / "run") as writer:
-            writer.log(1, {"loss": 1.0})
+            writer.log({"loss": 1.0}, step=1)
             raise ValueError("no such\nlayer")
     except ValueError:
         pass
     text = call("show", tmp_path / "run").stdout
-    assert "crashed · 1 steps" in text
+    assert "crashed · 1 step in" in text
     assert "ValueError: no such layer" in text
 
 
@@ -85,15 +85,15 @@ def test_nonsense_in_the_configuration_is_shown_as_text(call: Call, tmp_path: Pa
         "none": None,
     }
     with sonde.record(tmp_path / "run", config=config) as writer:
-        writer.log(1, {"loss": 1.0})
+        writer.log({"loss": 1.0}, step=1)
     text = call("show", tmp_path / "run").stdout
-    assert "[bold]=[/]  escape=\\x1b[31m  list=[1, None]  nested.deep.er=NaN" in text
+    assert '[bold]=[/]  escape=\\x1b[31m  list="1, None"  nested.deep.er=NaN' in text
 
 
 def test_a_curve_whose_rows_are_damaged_is_said_to_be_unreadable(call: Call, tmp_path: Path) -> None:
     with sonde.record(tmp_path / "run") as run:
         for step in range(3000):
-            run.log(step, {"loss": 1.0})
+            run.log({"loss": 1.0}, step=step)
     for block in (tmp_path / "run").rglob("*.parquet"):
         block.write_bytes(b"no Parquet")
     outcome = call("show", tmp_path / "run")
@@ -114,3 +114,25 @@ def test_a_target_that_is_no_series_and_number_is_refused(call: Call, runs: Path
         assert outcome.returncode == 2
         assert said in outcome.stderr
         assert "Traceback" not in outcome.stderr
+
+
+def test_nothing_is_printed_as_a_dictionary_or_a_list(call: Call, tmp_path: Path) -> None:
+    config = {"data": [{"path": "a", "w": 1}, {"path": "b"}], "betas": [0.9, 0.99], "long": list(range(40)), "none": []}
+    with sonde.record(tmp_path / "run", config=config) as writer:
+        for step in range(1, 300):
+            writer.log({"loss": 1 / step if step < 200 else float("nan"), "lr": 0.1}, step=step)
+        for finding in sonde.diagnose(recorded_with_a_fault(tmp_path / "fault")):
+            writer.event("finding", step=5, data=finding.to_json())
+        writer.event("finding", data={"of": ["somebody", {"else": 1}]})
+    shown = call("show", tmp_path / "run").stdout
+    assert not set("{}[]") & set(shown)
+    for words in ("data.0.path=a", "data.1.path=b", 'betas="0.9, 0.99"', "10, 11 and 28 more", "of.1.else=1"):
+        assert words in shown
+    assert "LOS001 non-finite-loss  critical  the loss became NaN" in shown
+
+
+def recorded_with_a_fault(run: Path) -> Path:
+    with sonde.record(run) as writer:
+        for step in range(1, 300):
+            writer.log({"loss": 1 / step if step < 200 else float("nan"), "lr": 0.1}, step=step)
+    return run

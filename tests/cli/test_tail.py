@@ -22,7 +22,7 @@ with sonde.record("run") as writer:
     step = 0
     while not os.path.exists("enough"):
         step += 1
-        writer.log(step, {"loss": 4.0 / step, "lr": 0.1, "grad/norm@a.weight": 1.0, "grad/norm@b.weight": 0.1})
+        writer.log({"loss": 4.0 / step, "lr": 0.1, "grad/norm@a.weight": 1.0, "grad/norm@b.weight": 0.1}, step=step)
         writer.flush()
         if step == 20:
             open("begun", "w").close()
@@ -67,7 +67,7 @@ def test_a_run_without_rows(call: Call, tmp_path: Path) -> None:
 
 def test_findings_are_shown_until_they_are_over(call: Call, tmp_path: Path) -> None:
     with sonde.record(tmp_path / "run") as writer:
-        writer.log(1, {"loss": 1.0, "grad/norm@a.weight": 1.0, "grad/norm@b.weight": 1.0})
+        writer.log({"loss": 1.0, "grad/norm@a.weight": 1.0, "grad/norm@b.weight": 1.0}, step=1)
         for told in (
             finding("AAA001", "over", Severity.CRITICAL, 3),
             finding("AAA002", "open", Severity.WARNING, 4, "b.weight"),

@@ -21,7 +21,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     with sonde.record(Path("runs") / NAME, config={"data": NAME}) as writer:
         for step in range(1, 1101):
-            writer.log(step, {"loss": 1.0 / step})
+            writer.log({"loss": 1.0 / step}, step=step)
         writer.event("note", step=1, data={"file": NAME})
     return Path("runs") / NAME
 

@@ -12,7 +12,7 @@ from sonde.store.writer import Writer
 
 def _log(writer: Writer, steps: range) -> None:
     for step in steps:
-        writer.log(step, {"loss": 1 / step, "lr": 0.1})
+        writer.log({"loss": 1 / step, "lr": 0.1}, step=step)
 
 
 def _found(run: Path, code: str) -> list[Finding]:
@@ -48,7 +48,7 @@ def _record_ranks(run: Path, norms: list[list[float]], own_s: list[float]) -> No
             _log(writer, range(1, 1 + len(values)))
             for step, norm in enumerate(values, 1):
                 row = {"weight/norm": norm, "time/step": 1.0, "time/backward": 1.0 - own}
-                writer.log(step, row, table="compared")
+                writer.log(row, step=step, table="compared")
 
 
 def test_ranks_that_drift_apart_are_found_from_the_step_at_which_they_began_to(tmp_path: Path) -> None:

@@ -120,3 +120,40 @@ def test_looks_that_cost_something_however_small_they_are_soon_keep_the_budget()
         budget.took("step", own[-1], like="step")
         stretch, _ = budget.step(0.25)
     assert sum(own[200:]) / 200 <= 1.2 * 2.5e-3
+
+
+def _spent(num_steps: int, *, own_s: float, step_s: float, first_s: float | None = None) -> Budget:
+    """A budget after a run: what watching took in each of its steps, and in each of the first hundred."""
+    budget = Budget(0.01, CPU)
+    for step in range(num_steps):
+        budget.own_s = own_s if first_s is None or step >= 100 else first_s
+        budget.step(step_s)
+    return budget
+
+
+def test_a_short_run_is_told_what_watching_took_in_all_and_no_share() -> None:
+    assert str(_spent(1, own_s=0.5, step_s=0.1)) == "1 step; watching took 0.5 s in all, most of it first looks"
+    assert str(_spent(40, own_s=0.01, step_s=1.0)) == "40 steps; watching took 0.4 s in all, most of it first looks"
+    assert str(_spent(3, own_s=0.001, step_s=1.0)) == "3 steps; watching took 3 ms in all, most of it first looks"
+    told = str(_spent(150, own_s=1e-4, first_s=0.005, step_s=0.02))
+    assert told == "150 steps; watching took 0.5 s in all, most of it first looks"
+
+
+def test_a_long_run_is_told_the_share() -> None:
+    told = str(_spent(2000, own_s=1e-4, step_s=0.01))
+    assert told == "2,000 steps; watching took 0.10 ms a step, 1.00% of the time"
+    assert "1.0% " not in str(_spent(400, own_s=1e-4, step_s=0.01))
+    assert str(_spent(400, own_s=1e-4, step_s=0.01)).endswith("0.10 ms a step, 1.00% of the time")
+    assert "%" in str(_spent(2000, own_s=1e-5, first_s=0.005, step_s=0.01))
+
+
+@pytest.mark.parametrize("num_steps", [1, 50, 150, 2000])
+def test_no_share_is_ever_above_all_whatever_is_charged(num_steps: int) -> None:
+    budget = _spent(num_steps, own_s=1e-4, step_s=1e-3)
+    budget.total_own_s += 1e3
+    assert "%" not in str(budget)
+    assert "in all" in str(budget)
+
+
+def test_a_run_without_steps_says_so() -> None:
+    assert str(Budget(0.01, CPU)) == "no step was watched"

@@ -231,7 +231,10 @@ def test_name_that_cannot_be_a_tag_costs_only_itself(tmp_path: Path, caplog: pyt
             optimizer.step()
             watched.step(float(i), parts={"": 1.0, "task": 2.0})
             watched.evaluate(metrics={"top 5": 0.9, "accuracy": 0.5})
-    assert len([record for record in caplog.records if record.name.startswith("sonde")]) == 1
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("sonde")]
+    assert len(said) == 2  # each once
+    assert "'loss/part@'" in said[0]
+    assert "'val/top 5'" in said[1]
     assert loops.values(tmp_path / "run", "loss") == [0, 1, 2]
     assert loops.values(tmp_path / "run", "loss/part@task") == [2, 2, 2]
     assert loops.values(tmp_path / "run", "val/accuracy") == [0.5] * 3

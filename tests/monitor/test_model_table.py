@@ -106,7 +106,7 @@ def test_modules_in_a_compiled_region_have_no_shapes_and_those_around_have(tmp_p
 
 def test_a_run_whose_table_is_damaged_is_continued_and_gets_a_new_one(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "a") as writer:
-        writer.log(1, {"loss": 1.0})
+        writer.log({"loss": 1.0}, step=1)
     said = json.loads((tmp_path / "a/run.json").read_text())
     (tmp_path / "a/run.json").write_text(json.dumps({**said, "model": {"version": "\x1b"}}))
     model = nn.Linear(2, 1)

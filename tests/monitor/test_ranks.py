@@ -4,6 +4,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -57,9 +58,10 @@ _SCRIPT = """
 """
 
 
-def _train(tmp_path: Path, who: str) -> list[list[list[float]]]:
+def _train(tmp_path: Path, who: str, **given: str) -> list[list[list[float]]]:
     script = tmp_path / "train.py"
-    script.write_text(textwrap.dedent(_SCRIPT))
+    added = "".join(f"{name}={value!r}, " for name, value in given.items())
+    script.write_text(textwrap.dedent(_SCRIPT.replace("strict=True, ", f"strict=True, {added}")))
     processes = []
     for rank in range(2):
         arguments = [tmp_path / "run", tmp_path / "store", rank, who, tmp_path / f"noted-{who}-{rank}"]
@@ -105,3 +107,44 @@ def test_folder_that_holds_something_else_is_still_refused(tmp_path: Path) -> No
     net = loops.model()
     with pytest.raises(RunNotWritable):
         loops.watching(net, torch.optim.SGD(net.parameters(), lr=0.1), tmp_path)
+
+
+def test_all_ranks_record_into_the_folder_that_the_first_has_found_free(tmp_path: Path) -> None:
+    sonde.record(tmp_path / "run").close()
+    (tmp_path / "run-2").mkdir()
+    _train(tmp_path, "all", if_exists="new")
+    run = sonde.load(tmp_path / "run-3")
+    assert [rank.path for rank in run.ranks().values()] == [tmp_path / "run-3", tmp_path / "run-3" / "ranks" / "1"]
+    assert [rank.steps for rank in run.ranks().values()] == [5, 5]
+    assert sonde.load(tmp_path / "run").steps == 0
+    assert not (tmp_path / "run" / "ranks").exists()
+
+
+def test_ranks_that_cannot_meet_do_not_look_for_a_free_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    net = loops.model()
+    with pytest.raises(ValueError, match="initialise the process group"):
+        sonde.watch(net, torch.optim.SGD(net.parameters()), run=tmp_path / "run", if_exists="new")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("if_exists", ["continue", "new", "error"])
+def test_a_training_that_is_watched_again_goes_where_it_is_told(
+    tmp_path: Path, if_exists: Literal["continue", "new", "error"]
+) -> None:
+    for number in range(2):
+        net = loops.model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        if number and if_exists == "error":
+            with pytest.raises(RunNotWritable, match="holds a run already"):
+                sonde.watch(net, optimizer, run=tmp_path / "run", if_exists=if_exists)
+            break
+        with sonde.watch(net, optimizer, run=tmp_path / "run", if_exists=if_exists, console="quiet") as watch:
+            for batch in loops.batches(3):
+                loops.loss_of(net, batch).backward()
+                optimizer.step()
+                watch.step(1.0)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == (["run", "run-2"] if if_exists == "new" else ["run"])
+    assert len(sonde.load(tmp_path / "run").branches) == (2 if if_exists == "continue" else 1)

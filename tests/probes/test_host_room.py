@@ -1,22 +1,33 @@
+import math
 from pathlib import Path
 
+import numpy as np
+import psutil
 import pytest
 
 from sonde.probes.host_room import HostRoom
 
-MEMINFO = "MemTotal:       24684100 kB\nMemFree:         2986992 kB\nMemAvailable:   20000000 kB\n"
+AVAILABLE = 20_000_000 * 1024
 
 
 def _written(root: Path, files: dict[str, str]) -> HostRoom:
-    for name, text in {"proc/meminfo": MEMINFO, **files}.items():
+    for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return HostRoom(proc=root / "proc", groups=root / "groups")
+    return HostRoom(proc=root / "proc", groups=root / "groups", machine=lambda: AVAILABLE)
+
+
+def test_what_the_machine_has_is_asked_of_the_system() -> None:
+    assert 2**20 < HostRoom(groups=Path("/nowhere")).read() <= psutil.virtual_memory().total
+
+
+def test_where_the_system_does_not_tell_it_is_missing() -> None:
+    assert np.isnan(HostRoom(groups=Path("/nowhere"), machine=lambda: math.nan).read())
 
 
 def test_without_a_limit_it_is_what_the_machine_has_available(tmp_path: Path) -> None:
-    assert _written(tmp_path, {}).read() == 20_000_000 * 1024
+    assert _written(tmp_path, {}).read() == AVAILABLE
 
 
 @pytest.mark.parametrize("folder", ["groups/job/7", "groups"], ids=["its own group", "a container's root"])

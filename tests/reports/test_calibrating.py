@@ -18,7 +18,7 @@ def spiky(path: Path, height: float, *, seed: int = 0) -> Path:
     with sonde.record(path) as writer:
         for step in range(1, 301):
             loss = 2 * step**-0.3 * (1 + 0.02 * generator.normal())
-            writer.log(step, {"loss": loss * (height if step > 150 and step % 60 == 0 else 1.0), "lr": 1e-3})
+            writer.log({"loss": loss * (height if step > 150 and step % 60 == 0 else 1.0), "lr": 1e-3}, step=step)
     return path
 
 
@@ -69,7 +69,7 @@ def test_runs_without_alarms_change_nothing(runs: list[Path]) -> None:
 def test_what_no_setting_can_silence_is_said(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "broken") as writer:
         for step in range(1, 101):
-            writer.log(step, {"loss": math.nan if step > 60 else 1 / step})
+            writer.log({"loss": math.nan if step > 60 else 1 / step}, step=step)
     calibration = calibrate([tmp_path / "broken"])
     assert calibration.left["LOS001"] == (str(tmp_path / "broken"),)
     assert calibration.after == 1.0

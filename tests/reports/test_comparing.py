@@ -25,7 +25,7 @@ def _curve(folder: Path, *, seed: int = 0, shift: float = 0.0, num: int = 400, c
     with sonde.record(folder, config=config) as writer:
         for step in range(1, num + 1):
             loss = 2 / (1 + step / 50) + 0.05 * random.normal() + shift * (step > num // 2)
-            writer.log(step, {"loss": loss})
+            writer.log({"loss": loss}, step=step)
     return folder
 
 
@@ -113,10 +113,11 @@ def test_another_width_is_a_changed_model_and_differs_from_the_start(tmp_path: P
 def test_the_figures_are_those_of_the_series(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "a") as writer:
         for step in range(1, 101):
-            writer.log(step, {"loss": float(101 - step), "grad/norm": float(step), "lr": 0.1 if step < 50 else 0.01})
+            values = {"loss": float(101 - step), "grad/norm": float(step), "lr": 0.1 if step < 50 else 0.01}
+            writer.log(values, step=step)
             if step % 10 == 0:
                 values = {"val/loss": abs(step - 70.0), "gain/mean": 1.0 + step / 100}
-                writer.log(step, values, table="evaluation")
+                writer.log(values, step=step, table="evaluation")
     found = sonde.compare(tmp_path / "a", tmp_path / "a").variants[0].health
     assert (found.steps, found.ending, found.lost_step) == (100, "finished", None)
     assert (found.final, found.best, found.gradient_norm) == (3.0, 3.0, 50.5)
@@ -130,7 +131,7 @@ def test_the_figures_are_those_of_the_series(tmp_path: Path) -> None:
 def test_alarms_are_those_of_the_diagnosis(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "b") as writer:
         for step in range(1, 301):
-            writer.log(step, {"loss": math.nan if step > 200 else 2 / (1 + step / 50)})
+            writer.log({"loss": math.nan if step > 200 else 2 / (1 + step / 50)}, step=step)
     found = sonde.compare(_curve(tmp_path / "a"), tmp_path / "b")
     alarms = {finding.code for finding in sonde.diagnose(tmp_path / "b") if finding.severity.is_alarm}
     assert alarms
@@ -143,7 +144,7 @@ def test_curves_are_aligned_by_samples_and_time_on_request(tmp_path: Path) -> No
         with sonde.record(tmp_path / name) as writer:
             for step in range(1, 201):
                 values = {"loss": 100 / (100 + samples * step), "batch/samples": samples}
-                writer.log(step, values, time=1e9 + samples * step)
+                writer.log(values, step=step, time=1e9 + samples * step)
     small, large = tmp_path / "small", tmp_path / "large"
     by_samples = sonde.compare(small, large, by="samples")
     np.testing.assert_allclose(by_samples.against[0].contrast.difference, 0, atol=0.02)  # a line between points
@@ -169,7 +170,7 @@ def test_runs_with_nothing_in_common_and_empty_ones_are_compared_all_the_same(tm
     with sonde.record(tmp_path / "empty"):
         pass
     with sonde.record(tmp_path / "other") as writer:
-        writer.log(7, {"accuracy": 0.5})
+        writer.log({"accuracy": 0.5}, step=7)
     found = sonde.compare(_curve(tmp_path / "a", num=10), tmp_path / "empty", tmp_path / "other")
     assert [other.contrast.num_points for other in found.against] == [0, 0]
     assert str(found).count("the runs have no common points") == 2
@@ -180,7 +181,7 @@ def test_a_live_run_is_compared_as_far_as_it_got(tmp_path: Path) -> None:
     done = _curve(tmp_path / "done")
     with sonde.record(tmp_path / "live") as writer:
         for step in range(1, 101):
-            writer.log(step, {"loss": 1.0})
+            writer.log({"loss": 1.0}, step=step)
         writer.flush()
         found = sonde.compare(done, tmp_path / "live")
     assert found.variants[1].health.ending == "live"
@@ -191,7 +192,7 @@ def test_the_windows_of_a_long_run_miss_no_step(tmp_path: Path) -> None:
     for name, odd in (("a", 0.0), ("b", 1.0)):
         with sonde.record(tmp_path / name) as writer:
             for step in range(1, 1501):
-                writer.log(step, {"loss": 1.0, "grad/norm@w": 2.0 + odd * (step == 1024)})
+                writer.log({"loss": 1.0, "grad/norm@w": 2.0 + odd * (step == 1024)}, step=step)
     (other,) = sonde.compare(tmp_path / "a", tmp_path / "b").against
     assert other.whole.course is Agreement.IDENTICAL
     assert other.layers.exact is not None
@@ -241,7 +242,7 @@ def test_both_forms_of_the_document_have_everything_that_is_printed(tmp_path: Pa
     lost = _curve(tmp_path / "lost")
     with sonde.record(tmp_path / "lost2", config={"lr": 0.1}) as writer:
         for step in range(1, 401):
-            writer.log(step, {"loss": 1.0 if step < 300 else math.nan, "grad/norm": 2.0})
+            writer.log({"loss": 1.0 if step < 300 else math.nan, "grad/norm": 2.0}, step=step)
     found = sonde.compare(lost, tmp_path / "lost2")
     page, text = html(compared(found)), markdown(compared(found))
     for said in (verdict(found, found.against[0]), "gradient norm", "config.lr", "First difference"):

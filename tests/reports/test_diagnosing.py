@@ -12,9 +12,9 @@ from sonde.diagnosis.doctor import Doctor
 def _record(folder: Path, losses: list[float]) -> None:
     with sonde.record(folder) as writer:
         for step, loss in enumerate(losses, 1):
-            writer.log(step, {"loss": loss, "lr": 0.1})
+            writer.log({"loss": loss, "lr": 0.1}, step=step)
             if step % 10 == 0:
-                writer.log(step, {"grad/rms@a": 1.0, "grad/rms@b": 2.0}, table="gradients")
+                writer.log({"grad/rms@a": 1.0, "grad/rms@b": 2.0}, step=step, table="gradients")
 
 
 def _losses() -> list[float]:
@@ -38,17 +38,17 @@ def test_a_run_that_went_back_is_judged_on_its_current_line(tmp_path: Path) -> N
     losses = _losses()
     with sonde.record(tmp_path / "run") as writer:
         for step, loss in enumerate(losses[:350], 1):
-            writer.log(step, {"loss": loss})
+            writer.log({"loss": loss}, step=step)
         writer.branch(290)
         for step in range(290, 400):
-            writer.log(step, {"loss": losses[step - 2 if step == 301 else step - 1]})
+            writer.log({"loss": losses[step - 2 if step == 301 else step - 1]}, step=step)
     codes = {finding.code for finding in sonde.diagnose(tmp_path / "run") if finding.severity.is_alarm}
     assert "LOS002" not in codes
 
 
 def test_what_was_not_measured_is_named(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "run") as writer:
-        writer.log(1, {"loss": 1.0})
+        writer.log({"loss": 1.0}, step=1)
         writer.event("not-measured", step=1, data={"tag": "act/*", "reason": "compiled"})
     assert sonde.diagnose(tmp_path / "run").not_measured == ("act/*: compiled",)
 
@@ -71,7 +71,7 @@ def _record_ranks(folder: Path, parameters: tuple[str, str]) -> None:
         with sonde.record(folder / "ranks" / str(rank) if rank else folder) as writer:
             for step in range(1, 61):
                 norm = 3 + rank * 1e-3 * max(0, step - 24)
-                writer.log(step, {"loss": 1 / step, "weight/norm": norm, f"weight/norm@{name}": norm})
+                writer.log({"loss": 1 / step, "weight/norm": norm, f"weight/norm@{name}": norm}, step=step)
 
 
 def test_ranks_that_part_are_told_at_the_step_at_which_they_do(tmp_path: Path) -> None:

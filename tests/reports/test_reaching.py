@@ -18,9 +18,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> sonde.Run:
         for step in range(1, 101):
             seconds, samples = float(random.uniform(0.1, 0.3)), 8 * (1 + step % 3)
             row = {"loss": 2.0 - step / 50, "time/step": seconds, "throughput/samples_per_s": samples / seconds}
-            writer.log(step, row | ({"val/accuracy": step / 100} if step % 10 == 0 else {}))
+            writer.log(row | ({"val/accuracy": step / 100} if step % 10 == 0 else {}), step=step)
             if step % 25 == 2:
-                writer.log(step, {"flops/step": 1e9 + step}, table="flops")
+                writer.log({"flops/step": 1e9 + step}, step=step, table="flops")
     return sonde.load(folder)
 
 
@@ -50,7 +50,7 @@ def test_a_target_that_is_not_reached_names_the_closest_value(run: sonde.Run) ->
 def test_what_a_run_does_not_tell_is_not_measured(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "run") as writer:
         for step in range(1, 5):
-            writer.log(step, {"loss": 1.0 / step})
+            writer.log({"loss": 1.0 / step}, step=step)
     found = reached(sonde.load(tmp_path / "run"), "loss", 0.5)
     assert str(found) == "loss 0.5: reached at step 2; not measured: time, samples, FLOPs"
 

@@ -61,10 +61,10 @@ class _Page(HTMLParser):
 def _record(folder: Path, losses: list[float], **others: float) -> Path:
     with sonde.record(folder, config={"lr": 0.1, ODD: ODD}) as writer:
         for step, loss in enumerate(losses, 1):
-            writer.log(step, {"loss": loss, "lr": 0.1, **others})
+            writer.log({"loss": loss, "lr": 0.1, **others}, step=step)
             if step % 10 == 0:
                 sizes = {f"grad/rms@{name}": 1.0 + i for i, name in enumerate(("first.weight", ODD, "last.weight"))}
-                writer.log(step, sizes, table="gradients")
+                writer.log(sizes, step=step, table="gradients")
         writer.event("not-measured", step=1, data={"tag": "act/*", "reason": f"compiled {ODD}"})
     return folder
 
@@ -235,7 +235,7 @@ def test_an_empty_run_says_that_nothing_was_recorded(tmp_path: Path) -> None:
 def test_a_run_of_a_few_series_is_told(tmp_path: Path, tags: tuple[str, ...]) -> None:
     with sonde.record(tmp_path / "run") as writer:
         for step in range(4):
-            writer.log(step, dict.fromkeys(tags, 1.0 / (1 + step)))
+            writer.log(dict.fromkeys(tags, 1.0 / (1 + step)), step=step)
     told = report(tmp_path / "run")
     _Page(told.html())
     assert told.markdown().startswith("# Training report")
@@ -245,7 +245,7 @@ def test_a_run_of_a_few_series_is_told(tmp_path: Path, tags: tuple[str, ...]) ->
 def test_a_run_that_is_still_being_written_is_told(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "run") as writer:
         for step, loss in enumerate(_losses(100), 1):
-            writer.log(step, {"loss": loss})
+            writer.log({"loss": loss}, step=step)
         assert writer.flush()
         assert str(report(tmp_path / "run")) == "The training is healthy so far."
 
@@ -306,7 +306,7 @@ def test_a_number_that_is_rounded_to_the_end_of_its_range_says_on_which_side_it_
     path = tmp_path / "run"
     with sonde.record(path) as writer:
         for step in range(1, 201):
-            writer.log(step, {"loss": 1 / step, "time/step": 1.0 if step <= 160 else 1 + value})
+            writer.log({"loss": 1 / step, "time/step": 1.0 if step <= 160 else 1 + value}, step=step)
     (line,) = [one for one in report(path, rules=()).markdown().splitlines() if "time a step takes" in one]
     assert f"| {text} |" in line
     assert "-10% to +10%" in line
@@ -320,7 +320,7 @@ def test_of_all_series_only_the_users_own_are_drawn_as_metrics(tmp_path: Path) -
     with sonde.record(tmp_path / "run") as writer:
         for step in range(30):
             values = {f"{family}/made_up": 1.0 + step for family in families}
-            writer.log(step, {"loss": 1.0, **values, "accuracy": 0.5, "val/accuracy": 0.5})
+            writer.log({"loss": 1.0, **values, "accuracy": 0.5, "val/accuracy": 0.5}, step=step)
     drawn = {
         chart.y_label
         for block in curves(_subject(tmp_path / "run", steps=30))

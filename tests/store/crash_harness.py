@@ -43,7 +43,7 @@ def child(run: Path, first: int, acknowledged: int, seed: int) -> None:
             values = {"loss": float(loss(step)), "lr": 0.1}
             if step % 400 == 399:
                 values[f"extra/{step}"] = 1.0  # a column that appears in the middle
-            writer.log(step, values)
+            writer.log(values, step=step)
             writer.append(Frame(WIDE, step, float(step), layers(step)))
             writer.append(Frame(HISTOGRAM, step, float(step), np.arange(10, dtype=np.float32) + step))
             step += 1

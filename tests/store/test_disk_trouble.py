@@ -32,18 +32,18 @@ def test_a_full_disk_costs_a_warning_and_no_row_once_there_is_room_again(tmp_pat
     import sonde
     run = sonde.record(sys.argv[1])
     for step in range(50):
-        run.log(step, {"loss": float(step), "lr": 0.5})
+        run.log({"loss": float(step), "lr": 0.5}, step=step)
     assert run.flush()
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1500, hard))
     for step in range(50, 500):
-        run.log(step, {"loss": float(step), "lr": 0.5, "late": 1.0})
+        run.log({"loss": float(step), "lr": 0.5, "late": 1.0}, step=step)
         run.event("note", step=step, data={"text": "x" * 30})
     assert not run.flush()
     print("still training")
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     for step in range(500, 600):
-        run.log(step, {"loss": float(step), "lr": 0.5, "late": 1.0})
+        run.log({"loss": float(step), "lr": 0.5, "late": 1.0}, step=step)
     assert run.flush()
     run.close()
     """
@@ -70,7 +70,7 @@ def test_a_disk_that_stays_full_drops_detail_first_and_never_the_loss(tmp_path: 
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     for step in range(5000):
-        run.log(step, {"loss": float(step)})
+        run.log({"loss": float(step)}, step=step)
         run.append(Frame(layers, step, 0.0, np.full(1000, step, np.float32)))
         run.append(Frame(shapes, step, 0.0, np.full(1000, step, np.float32)))
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
@@ -95,10 +95,10 @@ def test_a_process_ends_in_time_and_says_what_is_lost_when_the_disk_is_full_to_t
     import resource, sys
     import sonde
     run = sonde.record(sys.argv[1])
-    run.log(0, {"loss": 1.0})
+    run.log({"loss": 1.0}, step=0)
     run.flush()
     resource.setrlimit(resource.RLIMIT_FSIZE, (70, 70))
-    run.log(1, {"loss": 1.0})
+    run.log({"loss": 1.0}, step=1)
     """
     done = run_script(code, tmp_path / "run")
     assert done.returncode == 0, done.stderr
@@ -128,7 +128,7 @@ def test_a_disk_that_is_really_full_behaves_the_same(tmp_path: Path) -> None:
         failed = 0
         for step in range(600):
             run.append(Frame(layers, step, 0.0, np.full(100, step, np.float32)))
-            run.log(step, {"loss": float(step)})
+            run.log({"loss": float(step)}, step=step)
             failed += step % 50 == 0 and not run.flush()
         assert failed
         os.unlink(filler)
@@ -160,13 +160,13 @@ def test_a_folder_that_holds_something_else_is_refused_and_left_alone(tmp_path: 
 
 def test_a_second_writer_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "run") as first:
-        first.log(0, {"loss": 1.0})
+        first.log({"loss": 1.0}, step=0)
         with pytest.raises(RunBusy, match=f"process {os.getpid()}"):
             sonde.record(tmp_path / "run")
         done = run_script("import sys, sonde; sonde.record(sys.argv[1])", tmp_path / "run")
         assert done.returncode == 1
         assert "RunBusy" in done.stderr
-        first.log(1, {"loss": 1.0})
+        first.log({"loss": 1.0}, step=1)
     run = sonde.load(tmp_path / "run")
     assert run.series("loss").step.tolist() == [0, 1]
     assert len(run.info["sessions"]) == 1
@@ -208,11 +208,11 @@ def test_the_folder_vanishing_under_a_run_never_reaches_the_training(tmp_path: P
     import shutil, sys
     import sonde
     run = sonde.Writer(sys.argv[1], flush_s=0.01)
-    run.log(0, {"loss": 1.0})
+    run.log({"loss": 1.0}, step=0)
     run.flush()
     shutil.rmtree(sys.argv[1])
     for step in range(1, 50):
-        run.log(step, {"loss": 1.0})
+        run.log({"loss": 1.0}, step=step)
         run.event("note", step=step)
         run.flush()
     run.close()
@@ -225,10 +225,10 @@ def test_the_folder_vanishing_under_a_run_never_reaches_the_training(tmp_path: P
 
 def test_a_run_that_lost_names_of_columns_is_not_continued(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "run") as run:
-        run.log(0, {"loss": 1.0})
-        run.log(1, {"loss": 1.0, "lr": 0.1})
+        run.log({"loss": 1.0}, step=0)
+        run.log({"loss": 1.0, "lr": 0.1}, step=1)
         run.flush()
-        run.log(2, {"late": 1.0})
+        run.log({"late": 1.0}, step=2)
     columns = tmp_path / "run" / "tables" / "step" / "columns.jsonl"
     lines = columns.read_text().splitlines(keepends=True)
     assert len(lines) > 1

@@ -20,7 +20,7 @@ import sonde
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell starts with it ignored
 run = sonde.record(sys.argv[1])
 for step in range(100):
-    run.log(step, {"loss": 1.0 + step})
+    run.log({"loss": 1.0 + step}, step=step)
 """
 
 CLOSED = "run.close()"
@@ -41,7 +41,7 @@ except RuntimeError:
     pass
 """
 OTHER_THREAD = """
-thread = threading.Thread(target=lambda: run.log(100, {"loss": 0.0}))
+thread = threading.Thread(target=lambda: run.log({"loss": 0.0}, step=100))
 thread.start(); thread.join()
 """
 
@@ -118,9 +118,9 @@ def test_a_handler_of_the_program_is_left_alone(tmp_path: Path) -> None:
     import sonde
     signal.signal(signal.SIGTERM, lambda *_: print("checkpoint saved"))
     run = sonde.record(sys.argv[1])
-    run.log(0, {"loss": 1.0})
+    run.log({"loss": 1.0}, step=0)
     os.kill(os.getpid(), signal.SIGTERM)
-    run.log(1, {"loss": 1.0})
+    run.log({"loss": 1.0}, step=1)
     run.close()
     """
     done = subprocess.run(
@@ -145,7 +145,7 @@ def test_hooks_of_the_process_are_gone_after_close(tmp_path: Path) -> None:
     hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
     with sonde.record(tmp_path / "run") as run:
         assert sys.excepthook is not hook
-        run.log(0, {"loss": 1.0})
+        run.log({"loss": 1.0}, step=0)
     assert sys.excepthook is hook
     assert signal.getsignal(signal.SIGTERM) is handler
 
@@ -153,7 +153,7 @@ def test_hooks_of_the_process_are_gone_after_close(tmp_path: Path) -> None:
 def test_two_open_runs_are_both_closed_at_exit(tmp_path: Path) -> None:
     body = f"""
     second = sonde.record({str(tmp_path / "second")!r})
-    second.log(0, {{"loss": 2.0}})
+    second.log({{"loss": 2.0}}, step=0)
     """
     assert ended(tmp_path / "first", body).returncode == 0
     for name in ("first", "second"):
@@ -164,12 +164,12 @@ def test_a_forked_child_neither_records_nor_closes_its_parents_run(tmp_path: Pat
     body = """
     child = os.fork()
     if child == 0:
-        run.log(500, {"loss": 0.0})
+        run.log({"loss": 0.0}, step=500)
         run.event("note")
         print(run.flush())
         sys.exit(0)
     os.waitpid(child, 0)
-    run.log(100, {"loss": 101.0})
+    run.log({"loss": 101.0}, step=100)
     run.close()
     """
     done = ended(tmp_path / "run", body)
@@ -200,7 +200,7 @@ def test_a_child_that_outlives_its_parent_does_not_keep_the_run_alive(tmp_path: 
 
 def test_the_process_of_a_live_run_is_told_from_a_dead_one(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "run") as writer:
-        writer.log(0, {"loss": 1.0})
+        writer.log({"loss": 1.0}, step=0)
         assert sonde.load(tmp_path / "run").state.ending is Ending.LIVE
     assert sonde.load(tmp_path / "run").state.ending is Ending.FINISHED
 
@@ -218,10 +218,10 @@ def test_worker_processes_leave_the_run_alone(tmp_path: Path, method: str) -> No
 
         if __name__ == "__main__":
             with sonde.record({os.fspath(tmp_path / "run")!r}) as run:
-                run.log(0, {{"loss": 1.0}})
+                run.log({{"loss": 1.0}}, step=0)
                 with multiprocessing.get_context({method!r}).Pool(2) as pool:
                     print(sum(pool.map(work, range(5))))
-                run.log(1, {{"loss": 0.5}})
+                run.log({{"loss": 0.5}}, step=1)
         """)
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)

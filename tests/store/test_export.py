@@ -53,7 +53,7 @@ def assert_equal(run: sonde.Run, found: dict[str, dict[int, float]]) -> None:
 
 
 def test_parquet_reads_back_equal(run: sonde.Run, tmp_path: Path) -> None:
-    path = export(run, "parquet", tmp_path / "out.parquet")
+    path = export(run, tmp_path / "out.parquet", to="parquet")
     table = pq.read_table(path)
     assert table.schema.equals(run.table().schema)
     steps = table["step"].to_pylist()
@@ -68,7 +68,7 @@ def test_parquet_reads_back_equal(run: sonde.Run, tmp_path: Path) -> None:
 
 
 def test_csv_reads_back_equal_and_is_empty_where_nothing_was_measured(run: sonde.Run, tmp_path: Path) -> None:
-    path = export(run, "csv", tmp_path / "out.csv")
+    path = export(run, tmp_path / "out.csv", to="csv")
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     names = [name for name in rows[0] if name not in {"step", "time"}]
@@ -81,13 +81,13 @@ def test_csv_reads_back_equal_and_is_empty_where_nothing_was_measured(run: sonde
 
 def test_csv_shows_float32_in_its_shortest_form(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "run") as writer:
-        writer.log(3, {"a": 0.1, "b": 1e-8, "c": 2.0}, time=0.5)
-    path = export(sonde.load(tmp_path / "run"), "csv", tmp_path / "out.csv")
+        writer.log({"a": 0.1, "b": 1e-8, "c": 2.0}, step=3, time=0.5)
+    path = export(sonde.load(tmp_path / "run"), tmp_path / "out.csv", to="csv")
     assert path.read_text().splitlines() == ["step,time,a,b,c", "3,0.5,0.1,1e-08,2.0"]
 
 
 def test_jsonl_reads_back_equal_and_leaves_out_what_was_not_measured(run: sonde.Run, tmp_path: Path) -> None:
-    path = export(run, "jsonl", tmp_path / "out.jsonl")
+    path = export(run, tmp_path / "out.jsonl", to="jsonl")
     found: dict[str, dict[int, float]] = {}
     for text in path.read_text(encoding="utf-8").splitlines():
         line = json.loads(text, parse_constant=lambda name: pytest.fail(name))
@@ -100,7 +100,7 @@ def test_jsonl_reads_back_equal_and_leaves_out_what_was_not_measured(run: sonde.
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_a_pattern_chooses_the_series(run: sonde.Run, tmp_path: Path, to: str) -> None:
-    path = export(run, to, tmp_path / "out", tags="r?re")
+    path = export(run, tmp_path / "out", to=to, tags="r?re")
     text = {"parquet": lambda: str(pq.read_schema(path).names)}.get(to, path.read_text)()
     assert "rare" in text
     assert "loss" not in text
@@ -111,7 +111,7 @@ def test_a_pattern_chooses_the_series(run: sonde.Run, tmp_path: Path, to: str) -
 @pytest.mark.parametrize("to", FORMATS)
 def test_a_run_without_rows_makes_a_file_without_rows(tmp_path: Path, to: str) -> None:
     sonde.record(tmp_path / "run").close()
-    path = export(sonde.load(tmp_path / "run"), to, tmp_path / "out")
+    path = export(sonde.load(tmp_path / "run"), tmp_path / "out", to=to)
     expected = {"csv": "step,time", "jsonl": ""}
     if to == "parquet":
         assert pq.read_table(path).shape == (0, 2)
@@ -120,15 +120,15 @@ def test_a_run_without_rows_makes_a_file_without_rows(tmp_path: Path, to: str) -
 
 
 def test_an_unknown_format_is_refused_before_anything_is_written(run: sonde.Run, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"must be one of parquet, csv, jsonl, got 'xlsx'"):
-        export(run, "xlsx", tmp_path / "out")
+    with pytest.raises(ValueError, match=r"`export\(to='xlsx'\)` must be one of parquet, csv, jsonl"):
+        export(run, tmp_path / "out", to="xlsx")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_an_existing_file_is_replaced(run: sonde.Run, tmp_path: Path, to: str) -> None:
     (tmp_path / "out").write_bytes(b"old" * 100_000)
-    path = export(run, to, str(tmp_path / "out"), tags="rare")
+    path = export(run, str(tmp_path / "out"), to=to, tags="rare")
     assert path == tmp_path / "out"
     assert b"oldold" not in path.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]
@@ -140,7 +140,7 @@ def test_a_target_that_cannot_be_written_leaves_no_file(run: sonde.Run, tmp_path
     (tmp_path / "folder").mkdir()
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(OSError, match=r"[Nn]o such file|[Nn]ot a directory|[Ii]s a directory|exists"):
-        export(run, to, tmp_path / target, tags="rare")
+        export(run, tmp_path / target, to=to, tags="rare")
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -151,7 +151,7 @@ def test_a_full_disk_leaves_the_old_file_as_it_was(run: sonde.Run, tmp_path: Pat
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     try:
         with pytest.raises(OSError, match=r"[Ff]ile too large"):
-            export(run, to, tmp_path / "out")
+            export(run, tmp_path / "out", to=to)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (tmp_path / "out").read_text() == "old"

@@ -80,7 +80,7 @@ def test_recording_replaces_or_refuses_a_link_and_leaves_what_it_points_to(run: 
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(secret)
     with sonde.record(run) as writer:
-        writer.log(seeds.NUM_STEPS, {"loss": 1.0})
+        writer.log({"loss": 1.0}, step=seeds.NUM_STEPS)
     assert secret.read_text() == SECRET
 
 

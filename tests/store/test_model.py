@@ -20,7 +20,7 @@ def _record(folder: Path, *tables: ModelTable) -> Path:
     with sonde.record(folder) as writer:
         for step, table in enumerate(tables, 1):
             writer.describe(table)
-            writer.log(step, {"loss": 1.0})
+            writer.log({"loss": 1.0}, step=step)
             assert writer.flush()
     return folder
 
@@ -28,13 +28,13 @@ def _record(folder: Path, *tables: ModelTable) -> Path:
 def test_a_table_that_was_told_is_read_the_latest_one_counts_and_it_outlives_a_further_session(tmp_path: Path) -> None:
     assert sonde.load(_record(tmp_path / "a", ModelTable(), TABLE)).model == TABLE
     with sonde.record(tmp_path / "a") as writer:
-        writer.log(9, {"loss": 1.0})
+        writer.log({"loss": 1.0}, step=9)
     assert sonde.load(tmp_path / "a").model == TABLE
 
 
 def test_a_run_that_tells_of_no_model_has_none_and_no_problem(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "a") as writer:
-        writer.log(1, {"loss": 1.0})
+        writer.log({"loss": 1.0}, step=1)
     run = sonde.load(tmp_path / "a")
     assert run.model is None
     assert run.problems == []

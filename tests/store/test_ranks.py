@@ -16,7 +16,7 @@ def run(tmp_path: Path) -> Path:
     path = tmp_path / "runs" / "together"
     for rank in range(3):
         with sonde.record(path / RANKS / str(rank) if rank else path) as writer:
-            writer.log(0, {"loss": float(rank)})
+            writer.log({"loss": float(rank)}, step=0)
     return path
 
 

@@ -184,8 +184,8 @@ def test_a_table_of_everything_has_every_tag(recorded: Path) -> None:
 
 def test_a_table_becomes_a_frame_of_pandas_that_tells_null_from_nan(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
-        run.log(0, {"a": np.nan, "time": 7.0})
-        run.log(1, {"b": 2.0, "step": 9.0})
+        run.log({"a": np.nan, "time": 7.0}, step=0)
+        run.log({"b": 2.0, "step": 9.0}, step=1)
     table = sonde.load(tmp_path).table()
     assert table["a"].to_pylist()[1] is None
     assert np.isnan(table["a"].to_pylist()[0])
@@ -197,10 +197,10 @@ def test_a_table_becomes_a_frame_of_pandas_that_tells_null_from_nan(tmp_path: Pa
 
 def test_of_a_step_recorded_twice_a_table_has_the_later_value_and_the_first_time(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
-        run.log(0, {"loss": 1.0}, time=10.0)
-        run.log(0, {"lr": 0.5}, time=11.0)
-        run.log(0, {"loss": 2.0}, time=12.0)
-        run.log(1, {"loss": 3.0}, time=13.0)
+        run.log({"loss": 1.0}, step=0, time=10.0)
+        run.log({"lr": 0.5}, step=0, time=11.0)
+        run.log({"loss": 2.0}, step=0, time=12.0)
+        run.log({"loss": 3.0}, step=1, time=13.0)
     read = sonde.load(tmp_path)
     assert read.table().to_pydict() == {"step": [0, 1], "time": [10.0, 13.0], "loss": [2.0, 3.0], "lr": [0.5, None]}
     assert read.series("loss").value.tolist() == [1, 2, 3]
@@ -211,7 +211,7 @@ def test_many_rows_of_one_step_are_all_in_its_window(tmp_path: Path, folded: boo
     with sonde.record(tmp_path) as run:
         for step in range(300):
             for _ in range(7):
-                run.log(step, {"loss": float(step)})
+                run.log({"loss": float(step)}, step=step)
         run.flush()
         if folded:
             run.close()
@@ -226,7 +226,7 @@ def test_many_rows_of_one_step_are_all_in_its_window(tmp_path: Path, folded: boo
 def test_a_tag_in_two_tables_reads_as_one_series(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
         for step in range(101):
-            run.log(step, {"loss": float(step)}, table="even" if step % 2 == 0 else "odd", time=float(step))
+            run.log({"loss": float(step)}, step=step, table="even" if step % 2 == 0 else "odd", time=float(step))
     read = sonde.load(tmp_path)
     series = read.series("loss")
     assert series.value.tolist() == series.step.tolist() == series.time.tolist() == list(range(101))
@@ -306,7 +306,7 @@ def test_a_run_recorded_anew_at_the_same_place_is_not_mistaken_for_the_old(tmp_p
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
         with sonde.record(tmp_path / "run") as run:
             for step in range(200):
-                run.log(step, {"loss": value})
+                run.log({"loss": value}, step=step)
         read = sonde.load(tmp_path / "run")
         assert set(read.series("loss").value.tolist()) == {value}
         assert read.window("loss", points=1).max.tolist() == [value]
@@ -329,12 +329,12 @@ def test_following_an_ended_run_gives_its_current_line(recorded: Path, memory: M
 def test_following_goes_on_in_the_branch_that_a_run_goes_back_to(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
         for step in range(5):
-            run.log(step, {"loss": 1.0})
+            run.log({"loss": 1.0}, step=step)
         run.flush()
         rows = sonde.load(tmp_path).follow(poll_s=0.001)
         assert [next(rows).step for _ in range(5)] == [0, 1, 2, 3, 4]
         for step in (2, 3):
-            run.log(step, {"loss": 2.0})
+            run.log({"loss": 2.0}, step=step)
         run.flush()
         assert [(frame.step, frame.values.tolist()) for frame in (next(rows), next(rows))] == [(2, [2.0]), (3, [2.0])]
     assert list(rows) == []
@@ -343,7 +343,7 @@ def test_following_goes_on_in_the_branch_that_a_run_goes_back_to(tmp_path: Path)
 def test_following_from_now_on_leaves_out_what_was_there(tmp_path: Path) -> None:
     got: list[int] = []
     with sonde.record(tmp_path) as run:
-        run.log(0, {"loss": 1.0})
+        run.log({"loss": 1.0}, step=0)
         run.flush()
         rows = sonde.load(tmp_path).follow(poll_s=0.0001, from_start=False)
         thread = threading.Thread(target=lambda: got.extend(frame.step for frame in rows))
@@ -351,7 +351,7 @@ def test_following_from_now_on_leaves_out_what_was_there(tmp_path: Path) -> None
         step = 0
         while not got:
             step += 1
-            run.log(step, {"loss": 1.0})
+            run.log({"loss": 1.0}, step=step)
             run.flush()
     thread.join()
     assert got == list(range(got[0], step + 1))
@@ -401,7 +401,7 @@ def ask_everything(path: Path, truth: dict[str, set[tuple[int, bytes]]]) -> None
             for tag, value in zip(frame.columns.tags, frame.values, strict=True):
                 assert (frame.step, value.tobytes()) in truth[tag] or value.tobytes() == MISSING.tobytes()
     assert all(isinstance(problem, str) for problem in run.problems)
-    export(run, "jsonl", path.with_name("out.jsonl"))
+    export(run, path.with_name("out.jsonl"))
 
 
 def truncate(path: Path, rng: random.Random) -> None:
@@ -481,7 +481,7 @@ def test_a_missing_piece_is_named_and_the_others_are_read(tmp_path: Path) -> Non
     for part in range(3):
         with sonde.Writer(tmp_path) as run:
             for step in range(10 * part, 10 * part + 10):
-                run.log(step, {"loss": float(step)})
+                run.log({"loss": float(step)}, step=step)
     pieces = sorted(tmp_path.rglob("seg-*"))
     assert len(pieces) == 3
     (pieces[1] / "block-0000.parquet").unlink()
@@ -505,7 +505,7 @@ def test_a_half_copied_run_can_be_continued(tmp_path: Path, interrupted: Path) -
         for file in rng.sample(files, 3):
             rng.choice(DAMAGE[:2])(file, rng)
         with sonde.record(path) as run:
-            run.log(5000, {"loss": 7.0, "brand/new": 8.0}, table="another")
+            run.log({"loss": 7.0, "brand/new": 8.0}, step=5000, table="another")
             assert run.flush()
         read = sonde.load(path)
         assert read.series("brand/new").value.tolist() == [8.0]
@@ -574,7 +574,7 @@ def test_readers_see_every_flushed_row_once_while_the_run_is_folded_and_merged(t
         step = -1
         while (step < 400 or len(polls) < 12) and step < 1200 and not faults:
             step += 1
-            run.log(step, {"loss": float(step)} if step < 200 else {"lr": 0.5, "loss": float(step)})
+            run.log({"loss": float(step)} if step < 200 else {"lr": 0.5, "loss": float(step)}, step=step)
             if step % 3 == 0:
                 run.append(Frame(layers, step, 0.0, np.full(2, step, np.float32)))
             if step % 10 == 0:

@@ -15,7 +15,7 @@ LAYERS = Columns("layers", ("grad/norm@a", "grad/norm@b"), Detail.LAYER)
 def record(path: Path, steps: range, value: float, *, segment_rows: int = 1000, every: int = 1) -> None:
     with sonde.Writer(path, segment_rows=segment_rows) as run:
         for step in steps:
-            run.log(step, {"loss": value})
+            run.log({"loss": value}, step=step)
             if step % every == 0:
                 run.append(Frame(LAYERS, step, float(step), np.full(2, value, np.float32)))
 
@@ -65,7 +65,7 @@ def test_a_branch_of_a_branch_reads_along_its_own_line(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
         for value, steps in ((0.0, range(10)), (1.0, range(6, 9)), (2.0, range(3, 6)), (3.0, range(4, 6))):
             for step in steps:
-                run.log(step, {"loss": value})
+                run.log({"loss": value}, step=step)
     read = sonde.load(tmp_path)
     assert read.series("loss").value.tolist() == [0, 0, 0, 2, 3, 3]
     assert read.series("loss", branch=1).value.tolist() == [0, 0, 0, 0, 0, 0, 1, 1, 1]
@@ -77,28 +77,28 @@ def test_a_branch_of_a_branch_reads_along_its_own_line(tmp_path: Path) -> None:
 def test_an_announced_branch_hides_what_was_recorded_behind_it(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
         for step in range(10):
-            run.log(step, {"loss": 1.0})
+            run.log({"loss": 1.0}, step=step)
         run.branch(4)
         run.flush()
         assert sonde.load(tmp_path).series("loss").step.tolist() == [0, 1, 2, 3]
-        run.log(4, {"loss": 2.0})
+        run.log({"loss": 2.0}, step=4)
     assert sonde.load(tmp_path).series("loss").value.tolist() == [1, 1, 1, 1, 2]
 
 
 def test_a_branch_ahead_of_everything_recorded_is_none(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
         run.branch(0)
-        run.log(0, {"loss": 1.0})
+        run.log({"loss": 1.0}, step=0)
         run.branch(5)
-        run.log(5, {"loss": 1.0})
+        run.log({"loss": 1.0}, step=5)
     assert len(sonde.load(tmp_path).branches) == 1
 
 
 def test_columns_of_an_earlier_session_keep_their_places(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
-        run.log(0, {"loss": 1.0, "lr": 0.1})
+        run.log({"loss": 1.0, "lr": 0.1}, step=0)
     with sonde.record(tmp_path) as run:
-        run.log(1, {"lr": 0.2, "new": 5.0, "loss": 0.5})
+        run.log({"lr": 0.2, "new": 5.0, "loss": 0.5}, step=1)
     read = sonde.load(tmp_path)
     assert read.series("loss").value.tolist() == [1.0, 0.5]
     assert read.series("lr").value.tolist() == pytest.approx([0.1, 0.2])
@@ -117,7 +117,7 @@ def test_a_continued_run_is_live_again_and_then_finished(tmp_path: Path) -> None
     record(tmp_path, range(3), 1.0)
     with sonde.record(tmp_path) as run:
         assert sonde.load(tmp_path).state.ending is Ending.LIVE
-        run.log(3, {"loss": 1.0})
+        run.log({"loss": 1.0}, step=3)
     state = sonde.load(tmp_path).state
     assert (state.ending, state.steps) == (Ending.FINISHED, 3)
 
@@ -126,7 +126,7 @@ def test_tables_that_ended_at_different_steps_go_back_together(tmp_path: Path) -
     """A killed process leaves one table a few rows ahead of the other."""
     with sonde.record(tmp_path) as run:
         for step in range(10):
-            run.log(step, {"loss": 1.0})
+            run.log({"loss": 1.0}, step=step)
         for step in range(15):
             run.append(Frame(LAYERS, step, 0.0, np.ones(2, np.float32)))
     record(tmp_path, range(10, 12), 2.0)
@@ -139,7 +139,7 @@ def test_tables_that_ended_at_different_steps_go_back_together(tmp_path: Path) -
 def test_a_row_of_the_disputed_step_follows_the_run_that_went_back(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
         for step in range(10):
-            run.log(step, {"loss": 1.0})
+            run.log({"loss": 1.0}, step=step)
         for step in range(11):
             run.append(Frame(LAYERS, step, 0.0, np.ones(2, np.float32)))
     record(tmp_path, range(10, 12), 2.0)
@@ -152,8 +152,8 @@ def test_a_row_of_the_disputed_step_follows_the_run_that_went_back(tmp_path: Pat
 def test_a_late_evaluation_of_the_last_step_does_not_go_back(tmp_path: Path) -> None:
     record(tmp_path, range(10), 1.0)
     with sonde.record(tmp_path) as run:
-        run.log(9, {"val/loss": 3.0}, table="evaluation")
-        run.log(10, {"loss": 1.0})
+        run.log({"val/loss": 3.0}, step=9, table="evaluation")
+        run.log({"loss": 1.0}, step=10)
     read = sonde.load(tmp_path)
     assert len(read.branches) == 1
     assert read.series("loss").step.tolist() == list(range(11))
@@ -163,8 +163,8 @@ def test_a_late_evaluation_of_the_last_step_does_not_go_back(tmp_path: Path) -> 
 def test_a_new_table_of_a_resumed_run_goes_back_with_the_others(tmp_path: Path) -> None:
     record(tmp_path, range(10), 1.0)
     with sonde.record(tmp_path) as run:
-        run.log(5, {"val/loss": 3.0}, table="evaluation")
-        run.log(5, {"loss": 2.0})
+        run.log({"val/loss": 3.0}, step=5, table="evaluation")
+        run.log({"loss": 2.0}, step=5)
     read = sonde.load(tmp_path)
     assert read.branches == [Branch(0, None, 0), Branch(1, 0, 5)]
     assert read.series("val/loss").step.tolist() == [5]

@@ -18,7 +18,7 @@ SHAPES = Columns("shapes", ("grad/histogram@a",), Detail.DISTRIBUTION, bins=5)
 
 def log(writer: Writer, first: int, last: int) -> None:
     for step in range(first, last + 1):
-        writer.log(step, {"loss": float(step)})
+        writer.log({"loss": float(step)}, step=step)
         writer.append(Frame(SHAPES, step, float(step), np.arange(5, dtype=np.float32)))
         writer.event("note", step=step)
 
@@ -65,7 +65,7 @@ def test_recording_follows_a_folder_that_is_renamed(tmp_path: Path, caplog: pyte
 def replace(run: Path) -> None:
     remove(run)
     with sonde.record(run) as another:
-        another.log(7, {"theirs": 1.0})
+        another.log({"theirs": 1.0}, step=7)
 
 
 def empty(run: Path) -> None:

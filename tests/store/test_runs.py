@@ -13,7 +13,7 @@ from sonde.store.runs import Summary, list_runs
 def record(path: Path, losses: list[float], *, created: float | None = None, name: str | None = None) -> None:
     with sonde.record(path, name=name) as run:
         for step, loss in enumerate(losses):
-            run.log(step, {"loss": loss})
+            run.log({"loss": loss}, step=step)
     if created is not None:
         info = json.loads((path / RUN).read_text())
         (path / RUN).write_text(json.dumps({**info, "created": created}))
@@ -45,7 +45,7 @@ def test_a_live_run_is_live_and_shows_its_last_flush(tmp_path: Path) -> None:
     with sonde.Writer(tmp_path / "run", flush_s=1e6) as run:
         (summary,) = list_runs(tmp_path)
         assert (summary.ending, summary.steps, summary.loss) == (Ending.LIVE, 0, None)
-        run.log(7, {"loss": float("-inf")})
+        run.log({"loss": float("-inf")}, step=7)
         run.event("finding")
         run.flush()
         (summary,) = list_runs(tmp_path)
@@ -138,7 +138,7 @@ def test_a_damaged_state_does_not_keep_a_run_from_being_listed_or_read(tmp_path:
     read = sonde.load(tmp_path / "run")
     assert read.state == State(Ending.DIED, steps=1)
     with sonde.record(tmp_path / "run") as run:  # and it can be continued
-        run.log(2, {"loss": 3.0})
+        run.log({"loss": 3.0}, step=2)
     assert sonde.load(tmp_path / "run").series("loss").value.tolist() == [1, 2, 3]
     assert list_runs(tmp_path)[0].steps == 2
 

@@ -37,7 +37,7 @@ def test_numbers_of_every_size_are_logged_without_a_warning(tmp_path: Path) -> N
         "bool": True,
     }
     with sonde.record(tmp_path) as run:
-        run.log(0, values)
+        run.log(values, step=0)
     read = sonde.load(tmp_path)
     found = {tag: read.series(tag).value.tolist() for tag in values}
     assert np.isnan(found.pop("nan"))
@@ -53,8 +53,8 @@ def test_numbers_of_every_size_are_logged_without_a_warning(tmp_path: Path) -> N
 
 def test_a_row_has_the_time_that_was_given_or_the_time_of_day(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
-        run.log(0, {"loss": 1.0}, time=12.5)
-        run.log(1, {"loss": 1.0})
+        run.log({"loss": 1.0}, step=0, time=12.5)
+        run.log({"loss": 1.0}, step=1)
         run.event("note")
     read = sonde.load(tmp_path)
     given_time, now = read.series("loss").time.tolist()
@@ -64,8 +64,8 @@ def test_a_row_has_the_time_that_was_given_or_the_time_of_day(tmp_path: Path) ->
 
 def test_a_table_may_be_chosen(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
-        run.log(5, {"loss": 1.0})
-        run.log(3, {"val/loss": 2.0}, table="evaluation")
+        run.log({"loss": 1.0}, step=5)
+        run.log({"val/loss": 2.0}, step=3, table="evaluation")
     assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == ["evaluation", "step"]
     assert len(sonde.load(tmp_path).branches) == 1
 
@@ -74,7 +74,7 @@ def test_numpy_integers_are_steps(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
         steps: list[Any] = [*np.arange(3), np.int32(1)]
         for i, step in enumerate(steps):
-            run.log(step, {"loss": float(i)})
+            run.log({"loss": float(i)}, step=step)
     read = sonde.load(tmp_path)
     assert read.series("loss").value.tolist() == [0, 3]
     assert read.branches[-1].fork_step == 1
@@ -82,19 +82,19 @@ def test_numpy_integers_are_steps(tmp_path: Path) -> None:
 
 def test_what_is_refused_leaves_nothing_and_the_run_goes_on(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
-        run.log(0, {"loss": 1.0})
+        run.log({"loss": 1.0}, step=0)
         run.append(Frame(SHAPES, 0, 0.0, np.ones(4, np.float32)))
         with pytest.raises(FormatError, match="no tag!"):
-            run.log(1, {"no tag!": 1.0})
+            run.log({"no tag!": 1.0}, step=1)
         with pytest.raises(ValueError, match="lower-case"):
-            run.log(1, {"loss": 1.0}, table="../elsewhere")
+            run.log({"loss": 1.0}, step=1, table="../elsewhere")
         with pytest.raises(ValueError, match="3 values for 2 columns"):
             run.append(Frame(LAYERS, 1, 0.0, np.ones(3, np.float32)))
         with pytest.raises(ValueError, match="'shapes' holds 4 numbers a tag, got columns with 2"):
             run.append(Frame(Columns("shapes", ("shape@a",), bins=2), 1, 0.0, np.ones(2, np.float32)))
         with pytest.raises(ValueError, match="could not convert"):
-            run.log(1, {"loss": "low"})  # type: ignore[dict-item]
-        run.log(1, {"loss": 2.0})
+            run.log({"loss": "low"}, step=1)  # type: ignore[dict-item]
+        run.log({"loss": 2.0}, step=1)
     read = sonde.load(tmp_path)
     assert read.tags() == ["loss"]
     assert read.series("loss").value.tolist() == [1, 2]
@@ -103,9 +103,9 @@ def test_what_is_refused_leaves_nothing_and_the_run_goes_on(tmp_path: Path) -> N
 
 def test_nothing_logged_is_nothing_recorded(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
-        run.log(7, {})
+        run.log({}, step=7)
         assert run.flush()
-        run.log(3, {"loss": 1.0})
+        run.log({"loss": 1.0}, step=3)
     read = sonde.load(tmp_path)
     assert read.series("loss").step.tolist() == [3]
     assert len(read.branches) == 1
@@ -128,7 +128,7 @@ def test_what_was_flushed_can_be_read_while_the_run_is_open(tmp_path: Path) -> N
         with pytest.raises(TagNotFound):
             sonde.load(tmp_path).series("loss")
         for step in range(3):
-            run.log(step, {"loss": 1.0})
+            run.log({"loss": 1.0}, step=step)
             run.event("note", step=step)
             assert run.flush(sync=step == 1)
             read = sonde.load(tmp_path)
@@ -141,17 +141,17 @@ def test_what_was_flushed_can_be_read_while_the_run_is_open(tmp_path: Path) -> N
 
 def test_rows_come_to_the_disk_by_themselves(tmp_path: Path) -> None:
     with sonde.Writer(tmp_path, flush_s=0.001) as run:
-        run.log(0, {"loss": 1.0})
+        run.log({"loss": 1.0}, step=0)
         frames = sonde.load(tmp_path).follow(poll_s=0.001)
         assert next(frames).step == 0
 
 
 def test_a_closed_run_ignores_rows_and_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = sonde.record(tmp_path)
-    run.log(0, {"loss": 1.0})
+    run.log({"loss": 1.0}, step=0)
     run.close()
     with caplog.at_level(logging.WARNING, "sonde"):
-        run.log(1, {"loss": 1.0})
+        run.log({"loss": 1.0}, step=1)
         run.event("note")
         run.branch(0)
         assert run.flush()
@@ -167,7 +167,7 @@ def test_a_closed_run_ignores_rows_and_says_so_once(tmp_path: Path, caplog: pyte
 def test_a_flush_that_meets_the_closing_waits_for_it(tmp_path: Path) -> None:
     for attempt in range(20):
         run = sonde.record(tmp_path / str(attempt))
-        run.log(0, {"loss": 1.0})
+        run.log({"loss": 1.0}, step=0)
         answers: list[bool] = []
         ready = threading.Barrier(4)
 
@@ -188,7 +188,7 @@ def test_a_flush_that_meets_the_closing_waits_for_it(tmp_path: Path) -> None:
 def test_all_rows_are_in_segments_once_the_run_is_closed(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
         for step in range(20):
-            run.log(step, {"loss": 1.0})
+            run.log({"loss": 1.0}, step=step)
             run.append(Frame(SHAPES, step, 0.0, np.ones(4, np.float32)))
     assert list(tmp_path.rglob("*.log")) == []
     assert list(tmp_path.rglob("*.tmp")) == []
@@ -199,9 +199,9 @@ def test_all_rows_are_in_segments_once_the_run_is_closed(tmp_path: Path) -> None
 def test_a_narrow_log_ends_at_eight_times_the_rows_of_a_segment(tmp_path: Path, rows: int, ended: bool) -> None:
     with sonde.Writer(tmp_path, segment_rows=10) as run:
         for step in range(rows):
-            run.log(step, {"loss": 1.0})
+            run.log({"loss": 1.0}, step=step)
         run.flush()
-        run.log(rows, {"loss": 1.0})
+        run.log({"loss": 1.0}, step=rows)
         run.flush()  # into the same log, or into the next
         assert (tmp_path / "tables" / "step" / "b0" / "rows-00000001.log").exists() == ended
 
@@ -258,15 +258,15 @@ def test_the_configuration_is_kept_as_json_can_say_it(tmp_path: Path) -> None:
 
 def test_the_state_shows_the_newest_loss_even_if_it_came_late(tmp_path: Path) -> None:
     with sonde.Writer(tmp_path, flush_s=1e6) as run:
-        run.log(0, {"lr": 0.1})
-        run.log(1, {"lr": 0.1, "loss": 3.0})
-        run.log(2, {"lr": 0.1})
+        run.log({"lr": 0.1}, step=0)
+        run.log({"lr": 0.1, "loss": 3.0}, step=1)
+        run.log({"lr": 0.1}, step=2)
         assert run.flush()
         assert list_runs(tmp_path)[0].steps == 2
-        run.log(3, {"loss": 2.0})
+        run.log({"loss": 2.0}, step=3)
         assert run.flush()
         assert list_runs(tmp_path)[0].loss == 2.0
-        run.log(4, {"loss": np.nan})
+        run.log({"loss": np.nan}, step=4)
         run.append(Frame(LAYERS, 900, 0.0, np.ones(2, np.float32)))
     summary = list_runs(tmp_path)[0]
     assert summary.loss is not None
@@ -287,7 +287,7 @@ def test_a_loss_that_is_no_number_yet_is_none(tmp_path: Path) -> None:
 def test_without_room_layers_are_dropped_and_the_loss_is_not(tmp_path: Path) -> None:
     with sonde.Writer(tmp_path, room_bytes=1) as run:
         for step in range(3000):
-            run.log(step, {"loss": float(step)})
+            run.log({"loss": float(step)}, step=step)
             run.append(Frame(LAYERS, step, 0.0, np.ones(2, np.float32)))
             if step % 3 == 0:
                 run.append(Frame(SHAPES, step, 0.0, np.ones(4, np.float32)))
@@ -325,7 +325,7 @@ def test_nothing_is_dropped_while_the_disk_keeps_up(tmp_path: Path) -> None:
 def test_going_back_twice_without_a_row_between_goes_back_to_the_earlier_step(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
         for step in range(10):
-            run.log(step, {"loss": 1.0})
+            run.log({"loss": 1.0}, step=step)
         run.branch(8)
         run.branch(4)
         run.branch(6)  # nothing is there any more
@@ -339,17 +339,17 @@ def test_a_resumed_run_that_announces_the_step_behind_its_last_does_not_go_back(
         with sonde.record(tmp_path) as run:
             run.branch(first)
             for step in range(first, first + 10):
-                run.log(step, {"loss": 1.0})
+                run.log({"loss": 1.0}, step=step)
     assert len(sonde.load(tmp_path).branches) == 1
 
 
 def test_files_that_are_no_tables_do_not_keep_a_run_from_being_continued(tmp_path: Path) -> None:
     with sonde.record(tmp_path) as run:
-        run.log(0, {"loss": 1.0})
+        run.log({"loss": 1.0}, step=0)
     (tmp_path / "tables" / ".DS_Store").write_bytes(b"\0")
     (tmp_path / "tables" / "Lost and Found").mkdir()
     with sonde.record(tmp_path) as run:
-        run.log(1, {"loss": 2.0})
+        run.log({"loss": 2.0}, step=1)
     assert sonde.load(tmp_path).series("loss").value.tolist() == [1, 2]
     assert sonde.load(tmp_path).tags() == ["loss"]
 
@@ -465,7 +465,7 @@ def test_all_tables_are_folded_at_the_end(tmp_path: Path, monkeypatch: pytest.Mo
     run = sonde.record(tmp_path / "run")
     for step in range(3):
         for table in range(30):
-            run.log(step, {"loss": step + table}, table=f"table-{table}")
+            run.log({"loss": step + table}, step=step, table=f"table-{table}")
     if not can_start:
         monkeypatch.setattr("threading.Thread.start", _refuse)
     run.close()

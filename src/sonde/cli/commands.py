@@ -65,15 +65,18 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         loaded = COMMANDS.load_all()
-        width = formatter.width - 6 - max(map(len, loaded.members))
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, _command(name, plugin).get_short_help_str(width)) for name, plugin in loaded.members.items()]
-            )
+            formatter.write_dl([(name, _summary(plugin)) for name, plugin in loaded.members.items()])
         if loaded.problems:
             with formatter.section("Not available"):
                 for problem in loaded.problems:
                     formatter.write_text(str(problem))
+
+
+def _summary(function: Callable[..., Any]) -> str:
+    """What a command does, in its first sentence; the lines are folded where they are printed."""
+    first = (inspect.getdoc(function) or "").partition("\n\n")[0]
+    return " ".join(first.split())
 
 
 def _command(name: str, function: Callable[..., Any]) -> Any:

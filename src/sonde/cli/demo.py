@@ -12,8 +12,7 @@ from typing import Annotated
 import typer
 
 from sonde.cli import console
-from sonde.core.errors import MissingExtra
-from sonde.core.optional import available
+from sonde.core.optional import require_torch
 from sonde.core.quantities import duration, number
 from sonde.demo.settings import Settings
 
@@ -39,10 +38,7 @@ def demo(
     """
     from sonde.cli.progress import progress
 
-    if not available("torch"):
-        raise MissingExtra(
-            "`sonde demo` trains a model and needs PyTorch; install it with: pip install torch", name="torch"
-        )
+    require_torch("`sonde demo` trains a model and")
     folder = run or Path("runs") / f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     look = f"sonde show {shlex.quote(str(folder))}"
     losses: list[float] = []

@@ -2,14 +2,11 @@
 
 import inspect
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from sonde.cli import console
-
-if TYPE_CHECKING:
-    from sonde.rules.rule import Rule
 
 
 def explain(
@@ -41,41 +38,28 @@ def explain(
         for name in GUIDES:
             print(f"{name:<18}  {title(name)}")
         return
-    wanted = code.strip()
-    rules = [rule for rule in all_rules() if wanted.upper() == rule.code or wanted.lower() == rule.name]
-    if not rules and wanted.lower() not in GUIDES:
-        raise console.CommandError(f"there is no rule or guide {code!r}; list all with: sonde explain")
-    for rule in rules:
-        _page(rule)
-    if wanted.lower() in GUIDES:
-        if rules:
+    from sonde.reports.explaining import explain as look_up
+
+    try:
+        found = look_up(code)
+    except ValueError as error:
+        raise console.CommandError(str(error)) from error
+    for page in found.pages:
+        print(page)
+    if found.guide:
+        if found.pages:
             print()
-        _guide(wanted.lower())
+        _guide(found.guide)
 
 
-def _page(rule: "type[Rule]") -> None:
-    from sonde.reports.problem_guides import guide_of
-    from sonde.rules.rule import causes_of
-
-    print(f"{rule.code} {rule.name}\n\n{inspect.getdoc(rule)}\n")
-    print(f"Likely causes: {', '.join(causes_of(rule))}")
-    print(f"Needs: {', '.join(rule.needs) or 'what the first look at a training found'}")
-    if settings := ", ".join(f"{name} = {one.default}" for name, one in inspect.signature(rule).parameters.items()):
-        print(f"Settings: {settings}")
-    if guide := guide_of(rule.code):
-        print(f"Guide: sonde explain {guide}")
-
-
-def _guide(name: str) -> None:
+def _guide(text: str) -> None:
     """As it is in a file or a pipe; set in columns on a terminal."""
     from rich.markdown import Markdown
 
-    from sonde.reports.problem_guides import text
-
     if console.terminal(sys.stdout).is_terminal:
-        console.result(Markdown(text(name)))
+        console.result(Markdown(text))
     else:
-        print(text(name), end="")
+        print(text, end="")
 
 
 def _first_line(rule: type) -> str:

@@ -36,4 +36,4 @@ def export(
         raise console.CommandError(f"{file} is a folder; name a file with --out")
     if not file.parent.is_dir():
         raise console.CommandError(f"the folder of {file} does not exist; make it, or name another file with --out")
-    console.say(console.one_line(write(opened, to, file, tags=tags)))
+    console.say(console.one_line(write(opened, file, to=to, tags=tags)))

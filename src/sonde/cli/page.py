@@ -12,7 +12,6 @@ from rich.text import Text
 
 from sonde.cli import colours
 from sonde.cli.console import one_line
-from sonde.core.json_fields import flattened
 from sonde.core.palette import TERMINAL
 from sonde.core.quantities import count, duration, moment, number
 from sonde.core.sparkline import NON_FINITE, held, sparkline, spread
@@ -27,6 +26,7 @@ _MIN_COLUMNS = 20
 _MAX_SERIES = 12
 _MAX_EVENTS = 6
 _MAX_PARTS = 8
+_MAX_MEMBERS = 12  # of a list
 # Of the environment: shown elsewhere, or of no use to a reader; `--json` has them.
 _LEFT_OUT = {"packages", "command", "started", "process"}
 # What people look for; the others follow by name.
@@ -60,7 +60,7 @@ def main_series(run: "Run") -> "dict[str, Point]":
 
 
 def _status(run: "Run", state: "State") -> Text:
-    line = Text.assemble(colours.ending(state.ending), f" · {state.steps} steps")
+    line = Text.assemble(colours.ending(state.ending), f" · {state.steps:,} step{'s' * (state.steps != 1)}")
     created = run.info.get("created")
     if isinstance(created, int | float):
         until = state.updated
@@ -152,13 +152,36 @@ def _circumstances(run: "Run") -> Iterator[tuple[str, Text]]:
 
 def _event(event: "Event") -> Text:
     where = "" if event.step is None else f" at step {event.step}"
-    words = Text("  ").join(_words(event.data))
+    words = _finding(event.data) if event.kind == "finding" else None
+    words = words or Text("  ").join(_words(event.data))
     return Text.assemble(one_line(event.kind), (where, "dim"), "  " if words else "", words)
 
 
-def _words(settings: Any) -> Iterator[Text]:
-    """Nested settings as `outer.inner=value`."""
-    for name, value in flattened(settings):
+def _finding(data: "Mapping[str, Any]") -> Text | None:
+    """What was found, in a line; None where the event says something else."""
+    from sonde.core.errors import FormatError
+    from sonde.core.findings import Finding
+
+    try:
+        found = Finding.from_json(dict(data))
+    except FormatError:
+        return None
+    return Text(one_line(f"{found.code} {found.name}  {found.severity}  {found.message}"))
+
+
+def _words(value: Any, name: str = "") -> Iterator[Text]:
+    """Nested settings as `outer.inner=value`; members of a list that are no single values as `outer.0.inner=value`."""
+    if isinstance(value, list | tuple):
+        shown = value[:_MAX_MEMBERS]
+        if any(isinstance(item, Mapping | list | tuple) for item in shown):
+            value = dict(enumerate(shown))
+        else:
+            more = f" and {len(value) - len(shown):,} more" if len(value) > len(shown) else ""
+            value = ", ".join(map(one_line, shown)) + more
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _words(item, f"{name}.{key}" if name else str(key))
+    elif value is not None:
         text = one_line(value)
         quoted = f'"{text}"' if isinstance(value, str) and " " in text else text
         yield Text.assemble((f"{one_line(name)}=", "dim"), quoted)

@@ -1,5 +1,6 @@
 """All commands and what reads their words."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -10,9 +11,11 @@ import sonde
 from sonde.cli.commands import EXIT_STATUS, HELP_OPTIONS, Commands
 from sonde.cli.console import CommandError
 
+_COMPLETING = "_SONDE_COMPLETE"
+
 app = typer.Typer(
     cls=Commands,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     context_settings=HELP_OPTIONS,
     epilog=EXIT_STATUS,
@@ -40,10 +43,14 @@ def run(args: Sequence[str]) -> int | Callable[[], int]:
     """
     command = get_command(app)
     try:
+        if _COMPLETING in os.environ:  # a shell asks, by the script that `--show-completion` prints
+            command.main(list(args), prog_name="sonde")
         with command.make_context("sonde", list(args)) as context:
             status = command.invoke(context)
     except typer.Exit as end:
         return end.exit_code
+    except SystemExit as end:  # what completes words ends so
+        return end.code if isinstance(end.code, int) else 0
     except typer.TyperException as error:  # wrong usage
         message = error.format_message().replace("Value error, ", "").rstrip(".")  # that is pydantic's, not the user's
         raise CommandError(f"{message}; see: {_command_path(error)} --help") from error

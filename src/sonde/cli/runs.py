@@ -10,11 +10,20 @@ from sonde.cli import colours, console
 from sonde.core.quantities import age
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.table import Table
+    from rich.text import Text
 
     from sonde.store.runs import Summary
+
+
+_STYLES = {"critical": "bold red", "warning": "yellow", "info": ""}
+_WORDS: "dict[str, Callable[[int], str]]" = {
+    "critical": lambda _: "critical",
+    "warning": lambda number: "warning" if number == 1 else "warnings",
+    "info": lambda number: "note" if number == 1 else "notes",
+}
 
 
 def runs(
@@ -48,6 +57,7 @@ def as_json(summary: "Summary") -> dict[str, Any]:
         "steps": summary.steps,
         "loss": summary.loss,
         "findings": summary.findings,
+        "severities": dict(summary.severities),
         "created": summary.created,
         "updated": summary.updated,
         "problem": summary.problem or None,
@@ -76,13 +86,24 @@ def table(summaries: "Sequence[Summary]", *, now: float) -> "Table":
         if summary.problem:
             lines.add_row(name, "", "", Text(f"unreadable: {console.one_line(summary.problem)}", style="red"))
             continue
-        findings = Text(str(summary.findings), style="bold yellow") if summary.findings else Text("-", style="dim")
         lines.add_row(
             name,
             str(summary.steps),
             colours.value(summary.loss),
             colours.ending(summary.ending),
-            findings,
+            _findings(summary),
             age(now - summary.updated),
         )
     return lines
+
+
+def _findings(summary: "Summary") -> "Text":
+    """How many there are of each severity, in the colour of the worst."""
+    from rich.text import Text
+
+    told = {severity: summary.severities.get(severity, 0) for severity in _STYLES}
+    said = ", ".join(f"{number} {_WORDS[severity](number)}" for severity, number in told.items() if number)
+    if not said:
+        said = str(summary.findings) if summary.findings else "-"
+    worst = next((style for severity, style in _STYLES.items() if told[severity]), "" if summary.findings else "dim")
+    return Text(said, style=worst)

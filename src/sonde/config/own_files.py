@@ -7,6 +7,8 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
+# Those that the system has: Windows has none of them.
+_NOT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
 _MOST_BYTES = 1 << 20  # a configuration of a thousand settings has 50 kB
 
 
@@ -18,6 +20,9 @@ class Content(NamedTuple):
     """What is wrong with the file, in words that go on after its path; empty where nothing is."""
     advice: str = ""
     """What to do about it."""
+
+
+_LINK = Content(b"", "is a link", "put the file itself there, or name it: SONDE_CONFIG=FILE")
 
 
 def read(path: Path, *, follow: bool = False) -> Content | None:
@@ -32,12 +37,13 @@ def read(path: Path, *, follow: bool = False) -> Content | None:
     """
     if not os.path.lexists(path):  # never raises, whatever may be entered
         return None
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
+    if not follow and path.is_symlink():
+        return _LINK
     try:
-        fd = os.open(path, flags)
+        fd = os.open(path, os.O_RDONLY | _NOT_WAITING | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
     except OSError as error:
         if error.errno == errno.ELOOP and not follow:
-            return Content(b"", "is a link", "put the file itself there, or name it: SONDE_CONFIG=FILE")
+            return _LINK
         return Content(b"", f"cannot be read: {error.strerror}", "make it readable, or remove it")
     with open(fd, "rb", buffering=0) as file:  # noqa: PTH123  # by descriptor: what was looked at is what is read
         status = os.fstat(fd)
@@ -58,6 +64,8 @@ def everybody_writes(folder: Path) -> bool:
 
 
 def _trouble(path: Path, status: os.stat_result) -> tuple[str, str]:
+    if not hasattr(os, "geteuid"):  # who may write is said in another way there, and a home folder is its user's own
+        return "", ""
     me = os.geteuid()
     if status.st_uid not in (me, 0):
         return f"belongs to user {status.st_uid}, not to you", "read it, and copy it where it should hold"

@@ -11,7 +11,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from sonde.core import printable
 from sonde.core.causes import Cause
@@ -351,9 +351,12 @@ class Finding:
             )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Diagnosis:
-    """All that was found in a run. Iterating gives its findings; printed, those of one cause are told as one.
+    """All that was found in a run. A sequence of its findings; printed, those of one cause are told as one.
+
+    An empty one is false, as an empty list is: `if sonde.diagnose(run):` asks whether anything was found, a note
+    included. Whether the run is healthy, its `verdict` says.
 
     Args:
         run: Name or path of the run.
@@ -427,6 +430,26 @@ class Diagnosis:
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    @overload
+    def __getitem__(self, at: int) -> Finding: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Finding, ...]: ...
+    def __getitem__(self, at: int | slice) -> Finding | tuple[Finding, ...]:
+        return self.findings[at]
+
+    def __repr__(self) -> str:
+        codes = ", ".join(dict.fromkeys(finding.code for finding in self.findings))
+        return f"Diagnosis(run={self.run!r}, verdict={self.verdict.value!r}, steps={self.steps}, findings=[{codes}])"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from sonde.core.diagnosis_fragment import fragment  # which is of diagnoses
+
+        return fragment(self)
 
     def __str__(self) -> str:
         lines = [f"{group}\n" for group in self.groups]

@@ -41,6 +41,23 @@ def require(module: str, extra: str) -> ModuleType:
         raise MissingExtra(f"Sonde's {extra} needs {trouble}", name=module) from error
 
 
+def require_torch(what: str) -> None:
+    """Say what to install where PyTorch is not.
+
+    Args:
+        what: What needs it, the beginning of the sentence.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    if not available("torch"):
+        raise MissingExtra(
+            f"{what} needs PyTorch, which is not installed: pip install 'sonde[torch]', or as pytorch.org says for "
+            "your GPU. Reading, diagnosing and reporting runs need none.",
+            name="torch",
+        )
+
+
 def available(module: str) -> bool:
     """Whether the module can be found, without importing it.
 

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -81,9 +81,10 @@ class Loop:
     Args:
         script: What is run.
         start: The folder in which it was started.
+        told: What the script was told, for the configuration of its runs.
     """
 
-    def __init__(self, script: Script, start: Path) -> None:
+    def __init__(self, script: Script, start: Path, told: Callable[[], Mapping[str, Any]] = dict) -> None:
         self._settings = script.settings or effective()
         self._stderr = sys.stderr
         self._failed = False
@@ -100,7 +101,7 @@ class Loop:
         self._charged_s = 0.0
         """What the watch has charged itself with since the last step, while it was called from here."""
         self._listening = Listening(self._guard)
-        self._trainings = Trainings(script, start, self._settings, self._say, Optimizers(self._listening))
+        self._trainings = Trainings(script, start, self._settings, self._say, Optimizers(self._listening), told)
         self._iterations = Iterations()
         self._is_looking = True
         """Whether it is asked where the losses of this iteration come from."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sonde.integrations.arguments import Arguments
 from sonde.integrations.arrivals import when_imported
 from sonde.integrations.tracebacks import without_ours
 from sonde.streams.printing import print_or_drop
@@ -69,7 +70,9 @@ def run(script: Script) -> None:
     """
     sessions: list[Session] = []
     forget = None
+    arguments = Arguments()
     if not is_off():
+        arguments.listen()
         start = Path.cwd()  # the script may go elsewhere before it trains
 
         def begin() -> None:
@@ -79,7 +82,7 @@ def run(script: Script) -> None:
             try:
                 from sonde.integrations.loop import Loop
 
-                sessions.append(Loop(script, start))
+                sessions.append(Loop(script, start, arguments.read))
             except Exception as error:  # whatever is wrong with us, the script runs
                 print_or_drop(f"sonde: the script is not watched: {error!r}", sys.stderr)
             finally:
@@ -97,6 +100,7 @@ def run(script: Script) -> None:
     finally:
         if forget is not None:
             forget()
+        arguments.leave()
         for session in sessions:
             session.finish(error)
 

@@ -2,7 +2,7 @@
 
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -37,6 +37,7 @@ class Trainings:
         settings: By which it is watched.
         say: Prints a line of ours.
         optimizers: Gives those that there are.
+        told: What the script was told: it stands in the run's configuration.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class Trainings:
         settings: Effective,
         say: Callable[[str], None],
         optimizers: Callable[[], Sequence[Optimizer]],
+        told: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
+        self._told_script = told
         self._script, self._start, self._settings, self._say = script, start, settings, say
         self._all_optimizers = optimizers
         self._folder, self._num_runs = script.run, 0
@@ -92,7 +95,7 @@ class Trainings:
                 found.models,
                 found.optimizers,
                 run=self._next_folder(),
-                config={"script": self._script.target, "args": list(self._script.args)},
+                config={"script": self._script.target, "args": list(self._script.args), **self._told_script()},
                 settings=self._settings.over({"loss.micro": "sum"}),
             )
         except Exception as error:  # the disk, another process that records there: the training goes on

@@ -14,6 +14,7 @@ _FLOOR_ELSEWHERE_S = 1.5e-4
 # Most that goes wrong does so early, and a closer look at so many steps costs a fifth of a second in all.
 _CLOSE_STEPS = 100
 _CLOSE_FLOOR_S = 2e-3
+_SHORT_STEPS = 1_000  # of a run whose first looks are what it is told about
 _SAMPLED_STEPS = 17  # has no factor in common with the intervals of rotations, so that every slot is timed in its turn
 # Where cadences are much stretched, looks are so small that what each costs, however little it looks at, is most of it.
 # So stretching saves less than it should, and with a memory of 100 steps it would take hundreds of them to notice.
@@ -63,6 +64,8 @@ class Budget:
         self.own_s = 0.0
         """On a CPU, of the present step."""
         self.total_own_s = self.total_s = 0.0
+        self._first_own_s: float | None = None
+        """In the first 100 steps, once they are over."""
         self.num_steps = 0
 
     @property
@@ -129,9 +132,11 @@ class Budget:
         # Between two steps there may be an evaluation, a checkpoint or a debugger: not what a step costs.
         self._usual_s = step_s if not self.num_steps else min(step_s, 2 * self._usual_s)
         self.num_steps += 1
-        if self.num_steps == _CLOSE_STEPS and self._adaptive.floor_s != self._late_floor_s:
-            self._adaptive = replace(self._adaptive, floor_s=self._late_floor_s)
-            self._brisk = replace(self._brisk, floor_s=self._late_floor_s)
+        if self.num_steps == _CLOSE_STEPS:
+            self._first_own_s = self.total_own_s + own_s
+            if self._adaptive.floor_s != self._late_floor_s:
+                self._adaptive = replace(self._adaptive, floor_s=self._late_floor_s)
+                self._brisk = replace(self._brisk, floor_s=self._late_floor_s)
         is_preparing = self._is_preparing and self.num_steps <= _MOST_PREPARING_STEPS
         if self._is_limited and not is_preparing and self.num_steps > _PREPARING_STEPS:
             adaptive = self._brisk if self._state.stretch >= _BRISK_STRETCH else self._adaptive
@@ -150,6 +155,14 @@ class Budget:
         """One line for the end of a run."""
         if not self.num_steps:
             return "no step was watched"
+        steps = f"{self.num_steps:,} step{'s' * (self.num_steps != 1)}"
+        first_s = self.total_own_s if self._first_own_s is None else self._first_own_s
+        own_s = self.total_own_s
+        in_all = f"{steps}; watching took {f'{own_s:.1f} s' if own_s >= 0.1 else f'{1e3 * own_s:.0f} ms'} in all"
+        if self.num_steps < _SHORT_STEPS and first_s > own_s / 2:  # a share would be of what no later step pays
+            return f"{in_all}, most of it first looks"
+        if self.total_own_s > self.total_s:  # what integrations and endings are charged with is no part of a step
+            return in_all
         share = self.total_own_s / self.total_s if self.total_s else 0.0
         own_ms = 1e3 * self.total_own_s / self.num_steps
-        return f"{self.num_steps:,} steps; watching took {own_ms:.2f} ms a step, {share:.2%} of the time"
+        return f"{steps}; watching took {own_ms:.2f} ms a step, {share:.2%} of the time"

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sonde.core.frames import Float32
 from sonde.core.records import Float64
 from sonde.core.tags import check_tag
 from sonde.kernels.columns import NUM_COLUMNS
@@ -17,7 +18,8 @@ from sonde.monitor.budget import Budget
 from sonde.monitor.epochs import Epoch
 from sonde.monitor.guard import Guard
 from sonde.monitor.mailbox import Mailbox
-from sonde.monitor.messages import RowMessage, StepMessage, TensorMessage
+from sonde.monitor.messages import ExamplesMessage, RowMessage, StepMessage, TensorMessage
+from sonde.monitor.misuse import NotANumber
 from sonde.monitor.optimizer_hooks import Steps
 from sonde.monitor.probe_set import ProbeSet
 from sonde.monitor.starvation import Starvation
@@ -134,6 +136,8 @@ class Iteration:
         value: float | Tensor | None = None
         try:  # it may be anything
             value = self._value(loss)
+        except NotANumber as error:
+            self._guard.failed(error.named("loss"))
         except Exception as error:
             self._guard.failed(error)
         message = StepMessage(
@@ -175,7 +179,10 @@ class Iteration:
         for tag, given in values.items():
             with self._guard:
                 check_tag(tag)
-                value = self._value(given)
+                try:
+                    value = self._value(given)
+                except NotANumber as error:
+                    raise error.named(tag) from None
                 if isinstance(value, Tensor):
                     late[tag] = value
                 elif value is not None:
@@ -215,6 +222,10 @@ class Iteration:
             message = RowMessage(time.time(), table, here, late)
             self._mailbox.put(message, self.send(message))
 
+    def put_examples(self, losses: Float32) -> None:
+        """The losses of the examples of an evaluation, which belongs to the last step."""
+        self._mailbox.put(ExamplesMessage(time.time(), losses))
+
     def end_epoch(self) -> None:
         """An epoch is over, with the last step."""
         self.put_row("epoch", self.epoch.close())
@@ -242,9 +253,18 @@ class Iteration:
 
 
 def plain(value: Any) -> float:
-    """As a number; waits for the device."""
+    """As a number; waits for the device.
+
+    Raises:
+        NotANumber: it is none.
+    """
     if not isinstance(value, Tensor):
-        return float(value)
+        try:
+            if not isinstance(value, str | bytes):  # "0.3" would pass
+                return float(value)
+        except (TypeError, ValueError):
+            pass
+        raise NotANumber(value)
     value = value.detach()
     return float(value.item() if value.numel() == 1 and not value.is_complex() else value.double().mean().item())
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol, final
 
 from torch import Tensor
 
+from sonde.core.frames import Float32
 from sonde.core.records import Float64
 from sonde.probes.probe import Reading
 
@@ -45,6 +46,9 @@ class MessageRecorder(Protocol):
 
     def row(self, table: str, values: Mapping[str, float], when: float) -> None:
         """Take a row that belongs to the last step."""
+
+    def examples(self, losses: Float32, when: float) -> None:
+        """Take the losses of the examples of an evaluation, which belongs to the last step."""
 
     def event(self, kind: str, data: Mapping[str, Any]) -> None:
         """Take an event that happened after the last step."""
@@ -169,6 +173,19 @@ class RowMessage:
         values = {**self.values, **dict(zip(self._tags, numbers.tolist(), strict=False))}
         if values:
             recorder.row(self.table, values, self.time)
+
+
+@final
+@dataclass(slots=True)
+class ExamplesMessage:
+    """The losses of the examples of an evaluation, which belongs to the last step."""
+
+    time: float
+    losses: Float32
+
+    def record(self, recorder: MessageRecorder, numbers: Float64) -> None:
+        """As a row of their own."""
+        recorder.examples(self.losses, self.time)
 
 
 @final

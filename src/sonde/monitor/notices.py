@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from sonde.core.errors import FormatError
+from sonde.core.printable import one_line
 from sonde.monitor.mailbox import Mailbox
+from sonde.monitor.misuse import Misuse
 from sonde.store.environment import redactor, told
 from sonde.streams.logs import logger
 
@@ -24,6 +27,7 @@ class Notices:
         self._mailbox = mailbox
         self._unmeasured: set[str] = set()
         self._problems: set[str] = set()
+        self._misuses: set[str] = set()
         self.first_fault: Exception | None = None
         """Of our own."""
 
@@ -45,8 +49,19 @@ class Notices:
             self._problems.add(reason)
             self._mailbox.event("monitor-problem", {"reason": reason})
 
+    def misused(self, message: str) -> None:
+        """The caller got something wrong: told once, and once in the run."""
+        shown = redactor().text(message)[:_MOST_REASON]
+        if shown not in self._misuses and len(self._misuses) < _MOST_PROBLEMS:
+            self._misuses.add(shown)
+            _log.warning("%s", one_line(shown))
+            self._mailbox.event("misuse", {"reason": shown})
+
     def fail(self, error: Exception) -> None:
-        """A fault of our own; the user is told the first one."""
+        """A fault of our own, of which the user is told the first; or a caller's, of which each is told once."""
+        if isinstance(error, Misuse | FormatError):
+            self.misused(str(error))
+            return
         self.problem(error)
         if self.first_fault is None:
             self.first_fault = error

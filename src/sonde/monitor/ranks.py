@@ -54,6 +54,11 @@ class Call:
             except (RuntimeError, NotImplementedError):  # whoever held the store is gone, or it is one of few abilities
                 self._store = None
 
+    @property
+    def can_meet(self) -> bool:
+        """Whether this rank hears the others, or is alone."""
+        return self._world_size == 1 or self._store is not None
+
     def all_ranks(self, *, timeout_s: float = _PATIENCE_S) -> bool:
         """Whether every rank has called `watch`. All ranks that ask get the same answer, however late they do.
 

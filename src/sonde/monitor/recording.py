@@ -9,6 +9,7 @@ import numpy as np
 
 from sonde.config.schema import LossConfig
 from sonde.core import late_rows
+from sonde.core.example_losses import columns_of
 from sonde.core.frames import Columns, Float32, Frame
 from sonde.core.records import Float64, Recorder
 from sonde.monitor.loss_series import LossSeries
@@ -147,6 +148,12 @@ class StepRecording:
         names = tuple(values)
         columns = self._columns_of((table, names), lambda: Columns(table, names))
         self._write(columns, self.last_step, when, list(values.values()))
+
+    def examples(self, losses: Float32, when: float) -> None:
+        """Take the losses of the examples of an evaluation."""
+        self.rest()
+        columns = self._columns_of(("examples", len(losses)), lambda: columns_of(len(losses)))
+        self._recorder.append(Frame(columns, self.last_step, when, losses))
 
     def end(self, when: float) -> None:
         """Take that the session ends: the phase of the learning rate that is under way has a row, too."""

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -19,7 +20,9 @@ from sonde.core.records import Ending
 from sonde.monitor import ranks
 from sonde.monitor.background import Background
 from sonde.monitor.doctor.host import Host
+from sonde.monitor.given_losses import of_examples
 from sonde.monitor.guard import Guard
+from sonde.monitor.logged_names import is_sondes
 from sonde.monitor.mailbox import Mailbox
 from sonde.monitor.messages import EndMessage
 from sonde.monitor.notices import Notices
@@ -42,6 +45,8 @@ from sonde.streams.logs import logger
 _log = logger("sonde.monitor")
 
 T = TypeVar("T")
+
+_NOTHING = "it is not recorded."
 
 _CHECKPOINT_S = 0.35  # nobody expects a checkpoint to take much longer for our sake
 _CLOSE_S = 30.0
@@ -77,6 +82,7 @@ class Watch:
         call: ranks.Call,
     ) -> None:
         self._writer, self._closed, self._is_strict = writer, False, given.strict
+        self._is_closing_said = False
         self._models, self._optimizers = dict(models), dict(optimizers)
         self._batch_shapes: dict[str, list[int]] = {}
         self._error: BaseException | None = None
@@ -137,6 +143,11 @@ class Watch:
     def _doctor(self) -> Host | None:
         return self._outputs.doctor
 
+    def _say_closed(self, method: str) -> None:
+        if not self._is_closing_said:
+            self._is_closing_said = True
+            _log.warning("%s is closed: `watch.%s` and what else comes is not recorded.", self.path, method)
+
     # What the training thread passes through.
 
     def step(
@@ -163,6 +174,7 @@ class Watch:
                 steps, for `grad/predictiveness`. Random numbers and buffers are left as they were.
         """
         if self._closed:
+            self._say_closed("step")
             return
         if self._sweeps.is_wanted and (num_steps := self._sweeps.asked(self._schedule.iteration)):
             self._schedule.sweep(num_steps)
@@ -237,25 +249,66 @@ class Watch:
         if not self._closed:
             self._notices.not_measured(tag, reason)
 
+    def log(self, values: Mapping[str, Tensor | float]) -> None:
+        """Record numbers of your own, by name: `watch.log({"accuracy": 0.9})`.
+
+        They belong to the last step that was closed: call it behind `step` for what the iteration has just measured. A
+        step may be logged to several times. Names are tags: words joined by `/`. Names under which the watching itself
+        records a series (`loss`, `grad/norm`) are left out and said once, since a rule could not tell the two apart.
+
+        Args:
+            values: Numbers, or tensors of one, which are not waited for.
+        """
+        if self._closed:
+            self._say_closed("log")
+            return
+        given: Any = values
+        if not isinstance(given, Mapping):
+            self._notices.misused(f"`watch.log` takes numbers by name, got the {type(given).__name__}; {_NOTHING}")
+            return
+        own: dict[str, Tensor | float] = {}
+        for name, value in given.items():
+            if is_sondes(name):
+                self._notices.misused(
+                    f"`watch.log`: `{name}` is a name of Sonde's own; {_NOTHING} Call it `my/{name}`."
+                )
+            elif isinstance(name, str):
+                own[name] = value
+            else:
+                self._notices.misused(f"`watch.log` takes numbers by name, got the name {name!r}; {_NOTHING}")
+        with self._guard:
+            self._iteration.put_row("log", own)
+
     def evaluate(
         self,
         *,
         loss: Tensor | float | None = None,
         metrics: Mapping[str, Tensor | float] | None = None,
+        losses: Tensor | Sequence[float] | npt.NDArray[Any] | None = None,
         gradient_of: Callable[[], Tensor] | None = None,
     ) -> None:
-        """Record an evaluation of the model as it is after the last step.
+        """Record what you have evaluated. It evaluates nothing itself: neither the model nor a loader is touched.
+
+        The numbers belong to the model as it is after the last step. `validation` is another name for it.
 
         Args:
             loss: On the validation set, `val/loss`.
             metrics: Others, by name: `val/<name>`.
+            losses: Of each example of the validation set, in its order, 2 to 1,048,576 of them: kept as they are, for
+                `Run.example_losses`. Where `loss` is left out, their mean is `val/loss`. Those on a GPU are waited for.
             gradient_of: Gives the loss of a validation batch: the norm of its gradient becomes `val/grad_norm`, and
                 `val/grad_norm_ratio` against the last step's. It costs a forward and a backward, which leave the
                 `grad` of parameters, buffers and random numbers as they were.
         """
         if self._closed:
+            self._say_closed("evaluate")
             return
         self._events.tell(self._events.evaluated)
+        if losses is not None:
+            with self._guard:
+                each = of_examples(losses)
+                self._iteration.put_examples(each)
+                loss = float(each.mean(dtype=np.float64)) if loss is None else loss
         given = {**({} if loss is None else {"loss": loss}), **(metrics or {})}
         if gradient_of is not None:
             with self._guard:
@@ -263,6 +316,8 @@ class Watch:
                 given["grad_norm"] = gradient_norm(gradient_of, self._models.values())
         with self._guard:
             self._iteration.put_row("evaluation", {f"val/{name}": value for name, value in given.items()})
+
+    validation = evaluate
 
     def epoch(self) -> None:
         """An epoch is over: its number, length and speed become a row of the table `epoch`."""
@@ -372,7 +427,7 @@ class Watch:
 
     def forget(self) -> None:
         """After a fork: this process is not the one that trains."""
-        self._closed = True
+        self._closed = self._is_closing_said = True
         self._hooks.stop()
         self._outputs.forget()
 

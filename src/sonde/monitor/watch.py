@@ -21,6 +21,7 @@ from sonde.sinks.choices import Choice
 from sonde.sinks.choices import read as read_sinks
 from sonde.sinks.sink import Sink
 from sonde.store import endings
+from sonde.store.existing import IfExists, folder_for
 from sonde.store.writer import Writer
 
 __all__ = ["Watch", "watch"]
@@ -35,6 +36,7 @@ def watch(
     *,
     run: str | os.PathLike[str] | None = None,
     config: Mapping[str, Any] | None = None,
+    if_exists: IfExists = "continue",
     budget: float | None = None,
     cadence: Cadences | None = None,
     console: Console | None = None,
@@ -53,9 +55,12 @@ def watch(
     Args:
         model: The model, or several by name (`{"G": g, "D": d}`); names prefix the tags.
         optimizer: The optimiser, or several by name.
-        run: Folder of the run; `runs/<model>-<time>` where left out. An existing run is continued. Of several processes
-            that train together the first records there, the others into `ranks/<rank>` inside, each a run of its own.
+        run: Folder of the run; `runs/<model>-<time>` where left out. Of several processes that train together the first
+            records there, the others into `ranks/<rank>` inside, each a run of its own.
         config: Anything JSON can say about the run.
+        if_exists: What becomes of a run that is in that folder already: `"continue"`: steps that go on where it ended
+            join its line, steps that go back start a new branch, which is said. `"new"`: it is left alone, and this one
+            is recorded into `<run>-2`, or the next number that is free. `"error"`: `RunNotWritable` is raised.
         budget: Share of the step time that the watching may take, by default 0.01; cadences are stretched to keep it.
             With `math.inf` they are kept as they are, whatever it costs.
         cadence: How often to measure; by default every layer at every step on a GPU, at every tenth on a CPU.
@@ -98,8 +103,18 @@ def watch(
     if run is not None:
         check_text("run", os.fspath(run))  # it is printed, logged and told to people
     call = ranks.Call()
-    folder = Path(run) if run is not None else Path(call.folder(str(_default_folder(models, chosen.runs))))
-    if rank := ranks.rank():
+    rank = ranks.rank()
+    if if_exists == "new" and not call.can_meet:  # each would find a folder of its own
+        raise ValueError('`watch(if_exists="new")` needs ranks that meet: initialise the process group before `watch`.')
+    if run is None:
+        folder = Path(call.folder(str(_default_folder(models, chosen.runs))))
+    elif rank:  # the first one decides
+        folder = Path(call.folder(os.fspath(run)) if if_exists == "new" else run)
+    else:
+        folder = folder_for(run, if_exists)
+        if if_exists == "new":
+            call.folder(str(folder))
+    if rank:
         folder = folder / "ranks" / str(rank)
     named: Sequence[Sink | Choice | str] | None = [sinks] if isinstance(sinks, str) else sinks
     asked = [] if rank else chosen.sinks if named is None else named

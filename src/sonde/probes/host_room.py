@@ -1,11 +1,12 @@
 """How much memory the machine, or the container, still has for a process."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, final
 
 import numpy as np
+import psutil
 
 from sonde.core.frames import MISSING
 
@@ -31,26 +32,29 @@ _VERSION_2 = _Names("memory.max", "memory.current", "inactive_file")
 class HostRoom:
     """Reads how many bytes can be had before the kernel ends a process for want of memory.
 
-    The smaller one of what Linux calls available (free, and what can be dropped, such as cached files) and what the
-    limit of the control group leaves, where it has one: a container or a job of a cluster mostly has.
+    The smaller one of what the machine has available (free, and what can be dropped, such as cached files) and what the
+    limit of the control group leaves, where it has one: a container or a job of a cluster mostly has. Control groups
+    are read from Linux's own files: psutil knows none.
 
     Args:
-        proc: Where Linux tells about itself.
+        proc: Where Linux tells about this process.
         groups: Where it tells about control groups.
+        machine: Gives the bytes that the machine has available.
 
     Example:
-        >>> room = HostRoom(proc=Path("/nowhere"))
-        >>> room.read()
-        nan
+        >>> HostRoom(machine=lambda: 5e9, groups=Path("/nowhere")).read()
+        5000000000.0
     """
 
-    def __init__(self, *, proc: Path = _PROC, groups: Path = _GROUPS) -> None:
-        self._machine = proc / "meminfo"
+    def __init__(
+        self, *, proc: Path = _PROC, groups: Path = _GROUPS, machine: Callable[[], float] | None = None
+    ) -> None:
+        self._machine = machine or _machine
         self._limited = next(_limited(proc / "self/cgroup", groups), None)
 
     def read(self) -> float:
         """Bytes; `MISSING` where the system does not tell."""
-        machine = 1024 * _numbers(self._machine).get("MemAvailable:", math.nan)
+        machine = self._machine()
         room = float(np.fmin(machine, self._of_group()))  # the one that is known, where the other is NaN
         return float(MISSING) if math.isnan(room) else room
 
@@ -61,6 +65,13 @@ class HostRoom:
         limit, used = _number(folder / names.limit), _number(folder / names.used)
         room = limit - used + _numbers(folder / "memory.stat").get(names.inactive, 0.0)
         return max(room, 0.0) if limit < _MOST else math.nan
+
+
+def _machine() -> float:
+    try:
+        return float(psutil.virtual_memory().available)
+    except (psutil.Error, OSError):  # not for us to see
+        return math.nan
 
 
 def _limited(file: Path, groups: Path) -> Iterator[tuple[Path, _Names]]:

@@ -1,5 +1,6 @@
 """The process that trains, as the operating system sees it."""
 
+import math
 import os
 import sys
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import final
 
 import numpy as np
+import psutil
 
 from sonde.core.frames import MISSING, Columns
 from sonde.core.records import Float64
@@ -25,7 +27,6 @@ _YIELDS = {
 _COLUMNS = Columns("host", tuple(_YIELDS))
 _STATUS = Path("/proc/self/status")
 _ROOM_S = 1.0  # between two looks at the machine's memory, which take the background longer than all the rest
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 @final
@@ -38,11 +39,10 @@ class Hosts:
     The share of processor time is (user + system time) / (elapsed time × processors), since the reading before or, the
     first time, since construction: 1 means that no processor was ever idle. Processes that load data are not counted.
 
-    Without Linux's `/proc` the memory held now, the threads and the memory that is available are `MISSING`; the last
-    one also within a second of the reading before.
+    What the system does not tell is `MISSING`; the memory that is available also within a second of the reading before.
 
     Args:
-        status: Where Linux tells about the process.
+        process: Whose memory and threads are read; those of this process where left out.
 
     Example:
         >>> hosts = Hosts()
@@ -56,11 +56,10 @@ class Hosts:
     yields = _YIELDS
     num_slots = 1
 
-    def __init__(self, *, status: Path = _STATUS) -> None:
-        self._status, self._statm = status, status.with_name("statm")
-        self._has_status = status.exists()
+    def __init__(self, *, process: psutil.Process | None = None) -> None:
+        self._process = psutil.Process() if process is None else process
         self._last = _times()
-        self._room, self._room_at = HostRoom(proc=status.parents[1]), -_ROOM_S
+        self._room, self._room_at = HostRoom(), -_ROOM_S
         self._armed = False
 
     def arm(self, slots: Sequence[int]) -> None:
@@ -73,44 +72,43 @@ class Hosts:
         return [Reading((), partial(self._report, self._rss()))] if armed else []
 
     def not_measured(self) -> Mapping[str, str]:
-        """What only Linux tells."""
-        if self._has_status:
-            return {}
-        return dict.fromkeys(("host/rss", "host/threads", "host/available"), f"this system has no {_STATUS}")
+        """What this system does not tell."""
+        tells = {
+            "host/rss": self._rss,
+            "host/rss_peak": lambda: _peak(self._process),
+            "host/threads": self._threads,
+            "host/available": self._room.read,
+        }
+        return {tag: "this system does not tell" for tag, read in tells.items() if math.isnan(read())}
 
     def close(self) -> None:
         """Nothing is held."""
 
     def _rss(self) -> float:
-        if not self._has_status:
+        try:
+            return float(self._process.memory_info().rss)
+        except (psutil.Error, OSError):
             return float(MISSING)
-        return float(self._statm.read_bytes().split()[1]) * _PAGE_BYTES  # the second number: resident pages
+
+    def _threads(self) -> float:
+        try:
+            return float(self._process.num_threads())
+        except (psutil.Error, OSError):
+            return float(MISSING)
 
     def _report(self, rss: float, _numbers: Float64) -> Iterable[Row]:
-        status = self._read_status()
         busy_before, clock_before = self._last
         busy, clock = self._last = _times()
         elapsed = (clock - clock_before) * _num_processors()
         share = (busy - busy_before) / elapsed if elapsed > 0 else MISSING
-        peak, threads = status.get("VmHWM", _peak()), status.get("Threads", MISSING)
-        return [Row(_COLUMNS, np.array([rss, peak, share, threads, self._available(clock)], np.float64))]
+        values = [rss, _peak(self._process), share, self._threads(), self._available(clock)]
+        return [Row(_COLUMNS, np.array(values, np.float64))]
 
     def _available(self, clock: float) -> float:
         if clock - self._room_at < _ROOM_S:
             return float(MISSING)
         self._room_at = clock
         return self._room.read()
-
-    def _read_status(self) -> dict[str, float]:
-        """Its numbers, those in kB as bytes."""
-        if not self._has_status:
-            return {}
-        lines = (line.split() for line in self._status.read_text().splitlines())
-        return {
-            words[0].rstrip(":"): float(words[1]) * (1024 if words[-1] == "kB" else 1)
-            for words in lines
-            if len(words) in (2, 3) and words[0] in ("VmHWM:", "Threads:")
-        }
 
 
 def _times() -> tuple[float, float]:
@@ -122,10 +120,20 @@ def _num_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _peak() -> float:
+def _peak(process: psutil.Process) -> float:
+    # Linux tells it in a file that psutil does not read; `getrusage` has there what the parent held at the fork.
+    try:
+        for line in _STATUS.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * float(line.split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
     try:
         import resource
-    except ImportError:  # there is none on Windows
-        return float(MISSING)
+    except ImportError:  # there is none on Windows, which tells psutil
+        try:
+            return float(getattr(process.memory_info(), "peak_wset", MISSING))
+        except (psutil.Error, OSError):
+            return float(MISSING)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return float(peak if sys.platform == "darwin" else 1024 * peak)  # bytes there, kB elsewhere

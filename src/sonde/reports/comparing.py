@@ -63,7 +63,7 @@ def compare(
         ...     for name, shift in (("a", 0.0), ("b", 0.5)):
         ...         with sonde.record(f"{folder}/{name}", config={"shift": shift}) as writer:
         ...             for step in range(100):
-        ...                 writer.log(step, {"loss": 1 + step % 7 / 100 - shift * (step >= 40)})
+        ...                 writer.log({"loss": 1 + step % 7 / 100 - shift * (step >= 40)}, step=step)
         ...     found = compare(f"{folder}/a", f"{folder}/b")
         >>> found.settings[0].key, found.settings[0].values, found.against[0].contrast.separation.since
         ('config.shift', (0.0, 0.5), 40.0)

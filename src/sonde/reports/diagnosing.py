@@ -63,7 +63,7 @@ def diagnose(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     with sonde.record(folder) as writer:
         ...         for step in range(100):
-        ...             writer.log(step, {"loss": 1 / (1 + step)})
+        ...             writer.log({"loss": 1 / (1 + step)}, step=step)
         ...     print(diagnose(folder).verdict in ("healthy", "info"))
         True
     """

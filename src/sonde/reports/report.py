@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sonde.core import fragments
 from sonde.reports.diagnosing import diagnose
 from sonde.reports.document import Document
 from sonde.reports.html import html
@@ -25,7 +26,7 @@ SECTIONS = (opening, findings, checks, forecast, curves, layers, model, gaps, ci
 FORMS = {".html": html, ".htm": html, ".md": markdown}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """A run, told: the verdict first, then the evidence. Printed, it is the verdict in a sentence."""
 
@@ -52,6 +53,13 @@ class Report:
     def __str__(self) -> str:
         return self.verdict
 
+    def __repr__(self) -> str:
+        return f"Report({self.document.title!r}: {self.verdict!r})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the whole page."""
+        return fragments.page(self.html())
+
 
 def report(
     run: Run | str | os.PathLike[str], *, target: float | None = None, rules: Iterable[Rule] | None = None
@@ -76,7 +84,7 @@ def report(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     with sonde.record(folder) as writer:
         ...         for step in range(1, 101):
-        ...             writer.log(step, {"loss": 1 / step, "lr": 0.1})
+        ...             writer.log({"loss": 1 / step, "lr": 0.1}, step=step)
         ...     told = report(folder)
         >>> print(told)
         The training is healthy, with notes.

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 import numpy.typing as npt
 
+from sonde.core.example_losses import is_of_examples
 from sonde.core.frames import Columns, Detail, Frame
 from sonde.sinks.names import LAYERS
 
@@ -112,7 +113,11 @@ class Sieve:
         return before % self._selection.layer_rows == 0
 
     def _planned(self, columns: Columns) -> _Plan:
-        wanted = [i for i, tag in enumerate(columns.tags) if self._selection.wants(tag, columns.detail)]
+        wanted = [
+            i
+            for i, tag in enumerate(columns.tags)
+            if self._selection.wants(tag, columns.detail) and not is_of_examples(columns.table)
+        ]
         bins = columns.bins
         places = (np.array(wanted, np.intp)[:, None] * bins + np.arange(bins)).reshape(-1)
         tags = [columns.tags[i] for i in wanted]

@@ -89,7 +89,8 @@ def describe(kind: type[BaseException], value: BaseException | None) -> tuple[En
 
 
 _watch = _Watch()
-os.register_at_fork(after_in_child=_watch.after_fork_in_child)
+if hasattr(os, "register_at_fork"):  # Windows forks nothing
+    os.register_at_fork(after_in_child=_watch.after_fork_in_child)
 
 
 def watch(run: Endable) -> None:

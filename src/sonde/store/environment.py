@@ -35,7 +35,7 @@ def describe() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "host": os.uname().nodename,
+        "host": platform.node(),
         "cpus": os.cpu_count(),
         "packages": versions,
         "command": list(sys.argv),

@@ -6,36 +6,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sonde.core import strict_json
-from sonde.store.reader import Run
+from sonde.store.reader import Run, load
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def export(run: Run, to: str, out: str | os.PathLike[str], *, tags: str = "*") -> Path:
+def export(
+    run: Run | str | os.PathLike[str], out: str | os.PathLike[str], *, to: str | None = None, tags: str = "*"
+) -> Path:
     """Write a run's series into one file, a row a step; the file appears whole or not at all.
 
     Args:
-        run: What to write.
-        to: `parquet`, `csv` or `jsonl`. In CSV a value that was not measured is empty and NaN is `nan`; in JSON lines
-            it is left out and NaN is `"NaN"`.
-        out: The file.
+        run: What to write, or its folder.
+        out: The file; one that exists is replaced.
+        to: `parquet`, `csv` or `jsonl`; as the file's ending says where left out. In CSV a value that was not measured
+            is empty and NaN is `nan`; in JSON lines it is left out and NaN is `"NaN"`.
         tags: Which series, as a shell-style pattern.
 
     Returns:
         The file's path.
 
     Raises:
+        RunNotFound, RunUnreadable: there is no run there.
         ValueError: there is no such format.
         OSError: the file cannot be written.
     """
-    if to not in FORMATS:
-        raise ValueError(f"`export(to=...)` must be one of {', '.join(FORMATS)}, got {to!r}.")
     path = Path(out)
-    table = run.table(tags)
+    form = path.suffix.lower().removeprefix(".") if to is None else to
+    if form not in FORMATS:
+        what = f"`export(to={to!r})`" if to is not None else f"`export(out=...)` ends in {path.suffix!r}: the format"
+        raise ValueError(f"{what} must be one of {', '.join(FORMATS)}.")
+    opened = run if isinstance(run, Run) else load(run)
+    table = opened.table(tags)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        FORMATS[to](table, temporary)
+        FORMATS[form](table, temporary)
         temporary.replace(path)
     except OSError as error:  # about the file that was asked for, not the hidden one
         raise OSError(error.errno, error.strerror, str(path)) from error

@@ -5,7 +5,7 @@ run.json                     who, when, configuration, environment, sessions, mo
 state.json                   how the run stands; replaced about once a second while it is live
 events.jsonl                 findings, actions, notes: one JSON object a line
 branches.jsonl               the lines of steps (a run that went back has several)
-writer.lock                  held (flock) by the process that records
+writer.lock                  held (flock) by the process that records; readers leave it alone
 tables/<table>/              one cadence and family of series
     columns.jsonl            the tags, at most 1,000 a line, in the order of their columns; only ever grows
     b0/                      branch 0

@@ -22,6 +22,6 @@ def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         (2, 3)
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    if size < _MAPPED_BYTES:
+    if size < _MAPPED_BYTES or not hasattr(mmap, "MAP_ANONYMOUS"):  # Windows maps in another way
         return np.empty(shape, dtype)
     return np.ndarray(shape, dtype, mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))

@@ -1,8 +1,12 @@
-"""Who records into a run: an advisory lock that the operating system drops when its holder dies."""
+"""Who may record into a run: an advisory lock that the operating system drops when its holder dies.
+
+Only what writes imports this: readers take no lock, and ask who records of `state.json`.
+"""
 
 import errno
 import fcntl
 import os
+import platform
 import time
 from pathlib import Path
 
@@ -10,10 +14,10 @@ from sonde.core.errors import RunBusy
 from sonde.store import opening
 from sonde.store.layout import IN_RUN, LOCK
 
-# A reader that looks whether the run is live holds the lock for an instant.
+# The doctor's process holds the lock for an instant, to say how a run ended whose process is gone.
 _PATIENCE_S = 0.5
 
-# What file systems without locks answer (some network mounts): then the age of state.json decides.
+# What file systems without locks answer (some network mounts): then nobody is kept out.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
 
 
@@ -42,23 +46,5 @@ def acquire(run: Path) -> int:
                 os.close(fd)
                 raise
         os.ftruncate(fd, 0)
-        os.pwrite(fd, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
+        os.pwrite(fd, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
         return fd
-
-
-def is_held(run: Path) -> bool | None:
-    """Whether somebody holds the lock; None where the file system cannot tell."""
-    try:
-        fd = opening.descriptor(run / LOCK, depth=IN_RUN)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return None
-    else:
-        return False
-    finally:
-        os.close(fd)

@@ -13,15 +13,14 @@ import contextlib
 import errno
 import fnmatch
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from sonde.core.errors import FormatError
+from sonde.store.folders import Folder, open_folder
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK_BYTES = 1 << 20
 
 
@@ -48,9 +47,7 @@ def descriptor(path: Path, flags: int = os.O_RDONLY, *, depth: int, mode: int = 
     assert not flags & os.O_TRUNC
     with _folder_of(path, depth) as folder:
         try:
-            fd = os.open(
-                path.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, mode, dir_fd=folder
-            )
+            fd = folder.open(path.name, flags, mode)
         except OSError as error:
             what = _kind(path.name, folder)
             if what is None or what in ("a regular file", "a folder"):
@@ -61,15 +58,6 @@ def descriptor(path: Path, flags: int = os.O_RDONLY, *, depth: int, mode: int = 
         os.close(fd)
         raise Refused(path, what)
     return fd
-
-
-def folder_descriptor(path: str | Path) -> int:
-    """A file descriptor of a folder that the user named; it may be a link.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def check(path: Path, *, depth: int) -> None:
@@ -88,6 +76,8 @@ def stored_bytes(fd: int) -> int:
     size = os.fstat(fd).st_size
     if not size:
         return 0
+    if not hasattr(os, "SEEK_HOLE"):
+        return size
     try:
         return min(size, os.lseek(fd, 0, os.SEEK_HOLE))
     except OSError:  # a file system that does not know
@@ -195,8 +185,8 @@ def names(folder: Path, *, depth: int) -> list[str]:
         Refused: a link or something else stands in its place.
         OSError: it cannot be listed.
     """
-    with _folder_of(folder / "_", depth + 1) as fd:
-        return sorted(os.listdir(fd))
+    with _folder_of(folder / "_", depth + 1) as opened:
+        return sorted(opened.names())
 
 
 def is_folder(path: Path, *, depth: int) -> bool:
@@ -243,7 +233,7 @@ def new_folder(path: Path, *, depth: int) -> None:
         OSError: it cannot be made.
     """
     with _folder_of(path, depth) as folder:
-        os.mkdir(path.name, dir_fd=folder)
+        folder.make(path.name)
 
 
 def writing(path: Path, *, depth: int) -> BinaryIO:
@@ -277,16 +267,13 @@ def replace(path: Path, content: bytes, *, depth: int) -> None:
 def sync_folder(path: Path, *, depth: int) -> None:
     """Ask the disk to keep a folder's list of names."""
     with _folder_of(path / "_", depth + 1) as folder:
-        os.fsync(folder)
+        folder.sync()
 
 
 def remove(path: Path, *, depth: int) -> None:
     """Delete a file, a link itself, or a folder with all that is in it, unless it lies behind a link."""
     with contextlib.suppress(OSError), _folder_of(path, depth) as folder:
-        if _kind(path.name, folder) == "a folder":
-            shutil.rmtree(path.name, ignore_errors=True, dir_fd=folder)
-        else:
-            os.unlink(path.name, dir_fd=folder)
+        folder.remove(path.name)
 
 
 def _split(path: Path, depth: int) -> tuple[str, tuple[str, ...]]:
@@ -303,31 +290,31 @@ def _split(path: Path, depth: int) -> tuple[str, tuple[str, ...]]:
 
 
 @contextlib.contextmanager
-def _folder_of(path: Path, depth: int) -> Iterator[int]:
-    """A descriptor of the folder in which a path ends, every name of it below the user's own opened by itself."""
+def _folder_of(path: Path, depth: int) -> Iterator[Folder]:
+    """The folder in which a path ends, every name of it below the user's own opened by itself."""
     above, inner_names = _split(path, depth)
-    fd = folder_descriptor(above)
+    folder = open_folder(above)
     try:
         for number, name in enumerate(inner_names):
             try:
-                inner = os.open(name, _FOLDER, dir_fd=fd)
+                inner = folder.inner(name)
             except OSError as error:
                 place = Path(above, *inner_names[: number + 1])
-                what = _kind(name, fd)
+                what = _kind(name, folder)
                 if what in (None, "a folder", "a regular file"):
                     raise OSError(error.errno, error.strerror, str(place)) from None
                 raise Refused(place, str(what)) from None
-            fd, outer = inner, fd
-            os.close(outer)
-        yield fd
+            folder, outer = inner, folder
+            outer.close()
+        yield folder
     finally:
-        os.close(fd)
+        folder.close()
 
 
-def _kind(name: str, folder: int) -> str | None:
+def _kind(name: str, folder: Folder) -> str | None:
     """What a name in a folder stands for; None where it is not there."""
     try:
-        return _described(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+        return _described(folder.status(name).st_mode)
     except OSError:
         return None
 

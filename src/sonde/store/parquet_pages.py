@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sonde.core.errors import FormatError
+from sonde.store.positions import read_at
 
 INT64, FLOAT, DOUBLE = 2, 4, 5  # physical types
 
@@ -42,11 +43,11 @@ def column_chunks(fd: int) -> Chunks:
         FormatError: it is not Parquet, or a column lies elsewhere.
     """
     size = os.fstat(fd).st_size
-    end = os.pread(fd, 8, max(0, size - 8))
+    end = read_at(fd, 8, max(0, size - 8))
     length = int.from_bytes(end[:4], "little")
     if end[4:] != b"PAR1" or not 0 < length <= min(size - 12, _FOOTER_BYTES):
         raise FormatError("it is not Parquet, or its end is missing.")
-    data = os.pread(fd, length, size - 8 - length)
+    data = read_at(fd, length, size - 8 - length)
     field, at = 0, 0
     while True:
         field, kind, at = _field(data, at, field)
@@ -117,7 +118,7 @@ def check_pages(fd: int, start: int, size: int, *, num_values: int, unpacked_byt
     """
     at, end = start, start + size
     while at < end:
-        header, length = _header(os.pread(fd, min(_HEADER_BYTES, end - at), at), 0, 0)
+        header, length = _header(read_at(fd, min(_HEADER_BYTES, end - at), at), 0, 0)
         unpacked, packed = header.get(_UNPACKED), header.get(_PACKED)
         page = header.get(_PAGE, header.get(_PAGE_V2))
         values = page.get(_NUM_VALUES) if isinstance(page, dict) else None

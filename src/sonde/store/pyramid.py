@@ -20,6 +20,7 @@ from sonde.core.records import Float64, Int64, Window
 from sonde.store import opening
 from sonde.store.breath import breathe
 from sonde.store.layout import IN_SEGMENT
+from sonde.store.positions import read_at
 from sonde.store.times import sound
 
 BASE_ROWS = 64
@@ -201,7 +202,7 @@ class Pyramid:
     def __init__(self, path: Path) -> None:
         self._fd = opening.descriptor(path, depth=IN_SEGMENT)
         try:
-            head = os.pread(self._fd, _HEADER.size, 0)
+            head = read_at(self._fd, _HEADER.size, 0)
             if len(head) < _HEADER.size:
                 raise ValueError(f"{path} is torn.")
             magic, version, self.num_columns, self.rows, self._figures, _ = _HEADER.unpack(head)
@@ -222,7 +223,7 @@ class Pyramid:
     def newest(self) -> Newest:
         """The newest point of every column."""
         n = self.num_columns
-        data = os.pread(self._fd, 20 * n, self._newest_at)
+        data = read_at(self._fd, 20 * n, self._newest_at)
         return Newest(
             step=np.frombuffer(data, "<i8", n, 0),
             time=sound(np.frombuffer(data, "<f8", n, 8 * n)),
@@ -238,10 +239,10 @@ class Pyramid:
         while number + 1 < len(self._sizes) and bucket * FACTOR <= max_rows:
             number, bucket = number + 1, bucket * FACTOR
         size, before, buckets = self._sizes[number], sum(self._sizes[:number]), sum(self._sizes)
-        starts = np.frombuffer(os.pread(self._fd, 8 * size, self._starts_at + 8 * before), "<i8")
+        starts = np.frombuffer(read_at(self._fd, 8 * size, self._starts_at + 8 * before), "<i8")
         column_at = self._data_at + 4 * column * self._figures * buckets
         figures = [
-            np.frombuffer(os.pread(self._fd, 4 * size, column_at + 4 * (i * buckets + before)), "<f4")
+            np.frombuffer(read_at(self._fd, 4 * size, column_at + 4 * (i * buckets + before)), "<f4")
             for i in range(self._figures)
         ]
         finite, nonfinite = self._counts(figures, size, bucket)

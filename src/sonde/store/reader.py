@@ -1,19 +1,23 @@
 """Reads a run: while it is written, after it was killed, copied half-way, or long ended. Needs no torch."""
 
+import contextlib
 import fnmatch
 import functools
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from sonde.core import fragments
 from sonde.core.errors import FormatError, StoreError, TagNotFound
+from sonde.core.example_losses import ExampleLosses, is_of_examples
 from sonde.core.frames import Columns, Float32, Frame, is_missing
 from sonde.core.json_fields import known, mapping, member, text, whole
 from sonde.core.model_table import ModelTable
+from sonde.core.printable import one_line
 from sonde.core.records import Branch, Ending, Event, Float64, Int64, Point, Series, State, Window
 from sonde.core.strict_json import to_number
 from sonde.store import branches, layout, opening, states
@@ -23,6 +27,7 @@ from sonde.store.zoom import single, zoom
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from matplotlib.figure import Figure
 
 
 def load(run: str | os.PathLike[str]) -> "Run":
@@ -145,7 +150,8 @@ class Run:
 
     def histogram_tags(self, pattern: str = "*") -> list[str]:
         """All tags of histograms that match a shell-style pattern, sorted."""
-        return _matching(_tags_of(self._all(layout.HISTOGRAMS)), pattern)
+        tables = [table for table in self._all(layout.HISTOGRAMS) if not is_of_examples(table.name)]
+        return _matching(_tags_of(tables), pattern)
 
     def series(
         self, tag: str, *, start: int | None = None, end: int | None = None, branch: int | None = None
@@ -188,6 +194,21 @@ class Run:
         measured = ~is_missing(counts[:, 0])
         return rows.step[measured], counts[measured], rows.time[measured]
 
+    def example_losses(self, *, branch: int | None = None) -> list[ExampleLosses]:
+        """What each example cost in each evaluation that was given `losses`, oldest first; none where none was.
+
+        Args:
+            branch: A branch's number; the current line where left out.
+        """
+        line = self._line(branch)
+        found: list[ExampleLosses] = []
+        for table in self._all(layout.HISTOGRAMS):
+            if is_of_examples(table.name):
+                rows = table.rows([0], line, None, None)
+                values = rows.values[0].reshape(len(rows.step), table.bins)
+                found += map(ExampleLosses, rows.step.tolist(), values, rows.time.tolist())
+        return sorted(found, key=lambda one: (one.step, one.time))
+
     def window(
         self,
         tag: str,
@@ -212,6 +233,36 @@ class Run:
             return zoom(single(step, value), points)
         table, column = found[0]
         return table.window(column, self._line(branch), start, end, points)
+
+    def plot(
+        self,
+        tags: str | Sequence[str] = "loss",
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        scale: Literal["linear", "log", "symlog"] = "linear",
+    ) -> "Figure":
+        """Series as a figure of matplotlib.
+
+        There is a panel for each path and a line for each series, with the band from its lowest to its highest values,
+        and a red mark at the foot where a value was NaN or infinite.
+
+        Needs the extra `plot`. Nothing of `pyplot` is touched: save the figure with `savefig`, or let a notebook show
+        it.
+
+        Args:
+            tags: A pattern (`grad/norm@*`) or the tags themselves, at most 200 series.
+            start: First step wanted.
+            end: Last step wanted, included.
+            scale: Of the values.
+
+        Raises:
+            MissingExtra: matplotlib is not installed.
+            TagNotFound: nothing matches, or a tag that was named is not in the run.
+        """
+        from sonde.store.plotting import plot
+
+        return plot(self, tags, start=start, end=end, scale=scale)
 
     def last(self) -> dict[str, Point]:
         """The newest measured point of every tag."""
@@ -315,6 +366,39 @@ class Run:
         line = self._line(None)
         return [self._new_frames(layout.TABLES, table, line, {}, {}) for table in self._all(layout.TABLES)]
 
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}: {self._in_words()})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how it stands, its configuration, and the curve of its loss."""
+        config = self.info.get("config")
+        told = config.items() if isinstance(config, Mapping) else ()
+        rows = [
+            ("run", self._in_words()),
+            ("folder", str(self.path)),
+            ("model", "" if self.model is None else f"{self.model.num_values:,} values"),
+            *((f"config {key}", str(value)) for key, value in list(told)[:_MOST_SHOWN]),
+            ("series", f"{len(self.tags()):,}"),
+            ("damaged", "; ".join(self.problems[:_MOST_SHOWN])),
+        ]
+        loss = ""
+        with contextlib.suppress(StoreError, TagNotFound, ValueError):
+            window = self.window("loss", points=180)
+            values = np.where(window.nonfinite > 0, np.nan, window.mean).tolist()
+            loss = fragments.curve(values, "the loss")
+        return fragments.sheet(self.name, [(one_line(key), one_line(said)) for key, said in rows], below=loss)
+
+    def _in_words(self) -> str:
+        from sonde.store.runs import summarise
+
+        summary = summarise(self.path)  # from two small files, whatever the length of the run
+        if summary.problem:
+            return one_line(summary.problem)
+        loss = "" if summary.loss is None else f", loss {summary.loss:.4g}"
+        found = ", ".join(f"{number} {severity}" for severity, number in summary.severities.items())
+        steps = f"{summary.steps:,} step{'s' * (summary.steps != 1)}"
+        return one_line(f"{summary.ending}, {steps}{loss}" + (f", findings: {found}" if found else ""))
+
     def _new_frames(
         self,
         folder: str,
@@ -382,6 +466,7 @@ class Run:
         return ", ".join(map(repr, near)) + more if tags else "none yet"
 
 
+_MOST_SHOWN = 12
 _EVENT = {"time": to_number, "step": lambda value: None if value is None else whole(value), "data": mapping}
 
 

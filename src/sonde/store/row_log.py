@@ -19,6 +19,7 @@ from sonde.core.frames import Float32
 from sonde.core.records import Float64, Int64
 from sonde.store import lent_memory, opening
 from sonde.store.layout import IN_BRANCH
+from sonde.store.positions import read_at, read_into
 from sonde.store.times import sound
 
 _MAGIC = b"SONDEROW"
@@ -72,7 +73,7 @@ class RowLog:
             raise
 
     def _open(self, check_all: bool) -> None:
-        head = os.pread(self._fd, HEADER_BYTES, 0)
+        head = read_at(self._fd, HEADER_BYTES, 0)
         self.width, self._seed = 0, 0
         count = 0
         if len(head) == HEADER_BYTES:
@@ -93,7 +94,7 @@ class RowLog:
         chunk = max(1, _CHUNK_BYTES // stride)
         for start in range(first, count, chunk):
             rows = min(chunk, count - start)
-            data = memoryview(os.pread(self._fd, rows * stride, HEADER_BYTES + start * stride))
+            data = memoryview(read_at(self._fd, rows * stride, HEADER_BYTES + start * stride))
             for i in range(rows):
                 row = data[i * stride : (i + 1) * stride]
                 self._good[start + i] = len(row) == stride and checksum(row, self._seed) == int.from_bytes(
@@ -131,12 +132,12 @@ class RowLog:
             for start in range(0, len(self), chunk):
                 where = self._where[start : start + chunk]
                 lowest, highest = int(where[0]), int(where[-1]) + 1
-                data = os.pread(self._fd, (highest - lowest) * stride, HEADER_BYTES + lowest * stride)
+                data = read_at(self._fd, (highest - lowest) * stride, HEADER_BYTES + lowest * stride)
                 block = np.frombuffer(data, np.uint8).reshape(highest - lowest, stride)[:, offset : offset + size]
                 out[start : start + len(where)] = block if len(block) == len(where) else block[where - lowest]
         else:
             for i, row in enumerate(self._where):
-                os.preadv(self._fd, [memoryview(out[i])], HEADER_BYTES + int(row) * stride + offset)
+                read_into(self._fd, memoryview(out[i]), HEADER_BYTES + int(row) * stride + offset)
         return out
 
     def close(self) -> None:

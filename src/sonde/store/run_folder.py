@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from sonde.core.errors import RunBusy, StoreError
-from sonde.store import layout, locks, opening
+from sonde.store import folders, layout, locks
 
 _CONTINUES = "continues"
 
@@ -47,7 +47,7 @@ class RunFolder:
     def _open(self, path: Path) -> None:
         lock = locks.acquire(path)
         try:
-            descriptor = opening.folder_descriptor(path)
+            descriptor = folders.descriptor(path)
         except BaseException:
             os.close(lock)
             raise

@@ -1,7 +1,8 @@
 """The runs of a folder, at the price of two small files each."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sonde.core.errors import RunNotFound, StoreError
@@ -20,12 +21,15 @@ class Summary:
     steps: int = 0
     loss: float | None = None
     findings: int = 0
+    """Each counts once, however often it was told."""
+    severities: Mapping[str, int] = field(default_factory=dict)
+    """Findings by severity, the worst first; empty where the run does not say."""
     created: float = 0.0
     updated: float = 0.0
     problem: str = ""
 
 
-def list_runs(folder: str | os.PathLike[str]) -> list[Summary]:
+def list_runs(folder: str | os.PathLike[str] = "runs") -> list[Summary]:
     """The runs of a folder (or the folder itself, where it is a run), newest first.
 
     Numbers are those of the run's last flush: of a run that was killed they may be a second old.
@@ -40,6 +44,10 @@ def list_runs(folder: str | os.PathLike[str]) -> list[Summary]:
         return [summarise(root)]
     found = [summarise(Path(entry.path)) for entry in os.scandir(root) if os.path.lexists(f"{entry.path}/{layout.RUN}")]
     return sorted(found, key=lambda run: (-run.created, run.name))
+
+
+runs = list_runs
+"""Its name in `sonde`."""
 
 
 def summarise(run: Path) -> Summary:
@@ -57,6 +65,7 @@ def summarise(run: Path) -> Summary:
         steps=state.get("steps", 0),
         loss=state.get("loss"),
         findings=state.get("findings", 0),
+        severities=state.get("severities", {}),
         created=info.get("created", 0.0),
         updated=state.get("updated", 0.0),
     )

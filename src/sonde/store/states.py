@@ -1,6 +1,7 @@
-"""How a run stands: what `state.json` says, against what the lock says."""
+"""How a run stands: what `state.json` says, and whether the process that wrote it is still there."""
 
 import os
+import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,14 +9,13 @@ from typing import Any
 
 from sonde.core import strict_json
 from sonde.core.errors import FormatError, RunBusy
-from sonde.core.json_fields import count, known, mapping, moment, text
+from sonde.core.json_fields import count, known, mapping, moment, text, whole
 from sonde.core.records import Ending
 from sonde.core.strict_json import to_number
-from sonde.store import layout, locks, opening
+from sonde.store import endings, layout, opening, processes
 from sonde.store.layout import IN_RUN, STATE
 
-# Where the file system has no locks, or the run lies on another machine's disk, a run that was not updated for this
-# long has died.
+# A run that another machine records, and that was not updated for this long, has died.
 _SILENCE_S = 30.0
 _AHEAD_S = 600.0  # by which the clock of another machine may be ahead of ours
 _STATE_BYTES = 4 << 20
@@ -24,8 +24,11 @@ _MEMBERS = {
     "ending": text,
     "reason": text,
     "host": text,
+    "process": whole,
+    "space": lambda value: None if value is None else text(value),
     "steps": count,
     "findings": count,
+    "severities": lambda value: {name: count(number) for name, number in mapping(value).items()},
     "updated": moment,
     "loss": lambda value: None if value is None else to_number(value),
     "dropped": lambda value: {name: count(rows) for name, rows in mapping(value).items()},
@@ -58,10 +61,22 @@ def ending(run: Path, state: dict[str, Any]) -> Ending:
         said = Ending.LIVE
     if said is not Ending.LIVE:
         return said
-    held = locks.is_held(run)
-    if held is None or (not held and state.get("host", os.uname().nodename) != os.uname().nodename):
-        held = -_AHEAD_S < time.time() - state.get("updated", 0.0) < _SILENCE_S
-    return Ending.LIVE if held else Ending.DIED
+    return Ending.LIVE if _is_recorded(run, state) else Ending.DIED
+
+
+def _is_recorded(run: Path, state: dict[str, Any]) -> bool:
+    """Whether the process that records is still there. No lock is asked: that takes one, if for an instant."""
+    updated, process = state.get("updated", 0.0), state.get("process")
+    age_s = time.time() - updated
+    is_fresh = bool(-_AHEAD_S < age_s < _SILENCE_S)
+    here = processes.here()
+    # What another machine or container records is known by its heartbeat alone.
+    if state.get("host") != here["host"] or state.get("space", here["space"]) != here["space"]:
+        return is_fresh
+    if process == here["process"]:
+        where = run.resolve()
+        return any(getattr(one, "location", None) == where for one in endings.watched())
+    return isinstance(process, int) and processes.is_alive(process, before=updated)
 
 
 def conclude(run: Path, process: int, ending: Ending, reason: str) -> bool:
@@ -71,6 +86,8 @@ def conclude(run: Path, process: int, ending: Ending, reason: str) -> bool:
     """
     if not _is_open(read(run), process):
         return False
+    from sonde.store import locks  # only who writes needs one
+
     try:
         lock = locks.acquire(run)
     except (RunBusy, OSError):
@@ -89,4 +106,4 @@ def conclude(run: Path, process: int, ending: Ending, reason: str) -> bool:
 
 def _is_open(state: dict[str, Any], process: int) -> bool:
     said = state.get("ending"), state.get("process"), state.get("host")
-    return said == (Ending.LIVE, process, os.uname().nodename)
+    return said == (Ending.LIVE, process, platform.node())

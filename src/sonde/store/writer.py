@@ -19,8 +19,10 @@ from sonde.core.model_table import ModelTable
 from sonde.core.records import Branch, Ending
 from sonde.core.settings import check_text
 from sonde.core.strict_json import Json
-from sonde.store import branches, endings, environment, layout, opening, states
+from sonde.store import branches, endings, environment, layout, opening, processes, states
 from sonde.store.buffers import DROP_ORDER, RowBlock, Table
+from sonde.store.existing import IfExists, folder_for
+from sonde.store.finding_counts import FindingCounts
 from sonde.store.lines import Appender
 from sonde.store.run_folder import Change, RunFolder
 from sonde.store.table_files import TableFiles
@@ -43,16 +45,22 @@ _FOLD_THREADS = 8
 
 
 def record(
-    run: str | os.PathLike[str], *, name: str | None = None, config: Mapping[str, Any] | None = None
+    run: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    if_exists: IfExists = "continue",
 ) -> "Writer":
     """Start or continue recording a run.
 
     Args:
-        run: Its folder; made where it does not exist. An existing run is continued: rows that go on where it ended join
-            its line, rows that go back to an earlier step start a new branch.
+        run: Its folder; made where it does not exist.
         name: What lists call it; the folder's name where left out.
         config: Anything JSON can say about the run: hyper-parameters, arguments. Objects it cannot say are kept as
             their `str`, and secrets are hidden.
+        if_exists: What becomes of a run that is there already: `"continue"`: rows that go on where it ended join its
+            line, rows that go back to an earlier step start a new branch, which is said. `"new"`: it is left alone, and
+            this one is recorded into `<run>-2`, or the next number that is free. `"error"`: `RunNotWritable` is raised.
 
     Raises:
         RunNotWritable: the folder cannot be made or written, or holds something that is not a run.
@@ -64,12 +72,12 @@ def record(
         >>> import tempfile
         >>> with record(tempfile.mkdtemp() + "/first") as run:
         ...     for step in range(3):
-        ...         run.log(step, {"loss": 1 / (step + 1)})
+        ...         run.log({"loss": 1 / (step + 1)}, step=step)
     """
     for key, said in (("run", os.fspath(run)), ("name", name)):
         if said is not None:
             check_text(key, said)  # it is printed and logged
-    return Writer(run, name=name, config=config)
+    return Writer(folder_for(run, if_exists), name=name, config=config)
 
 
 class Writer:
@@ -116,6 +124,8 @@ class Writer:
         self._wake = threading.Event()
         self._tables: dict[str, Table] = {}
         self._columns: dict[tuple[str, tuple[str, ...]], Columns] = {}
+        self._next_steps: dict[str, int] = {}
+        """Of `log` without a step, by table."""
         self._events: list[bytes] = []
         self._forks: list[Branch] = []
         self._resumed_step: int | None = None
@@ -126,7 +136,8 @@ class Writer:
         self._closed = False
         self._warned_closed = False
         self._fault = ""
-        self._steps = self._steps_branch = self._findings = 0
+        self._steps = self._steps_branch = 0
+        self._findings = FindingCounts()
         self._loss: float | None = None
         self._state_written = 0.0
         self._model: Json = None
@@ -191,6 +202,8 @@ class Writer:
                 info["settings"] = dict(settings)
             self._info, self._has_info = info, True
             self._model = info.get("model")
+            if not earlier:  # first: as soon as there is a run, it says who records it
+                self._write_state(Ending.LIVE, "")
             layout.replace_json(root / layout.RUN, info)
             self._event_file = Appender(root / layout.EVENTS)
             self._branch_file = Appender(root / layout.BRANCHES)
@@ -204,7 +217,8 @@ class Writer:
     def _continue(self) -> None:
         """Take up what an earlier session left."""
         said = states.read(self.path)
-        self._findings, self._loss = said.get("findings", 0), said.get("loss")
+        self._loss = said.get("loss")
+        self._findings.read(self.path, said.get("findings", 0))
         self._steps_branch = self._branches[-1].number
         line = branches.line(self._branches, self._branches[-1].number)
         for kind in (layout.TABLES, layout.HISTOGRAMS):
@@ -230,7 +244,7 @@ class Writer:
                     )
                 last = reader.last_step(line)
                 if last is not None:
-                    table.floor_step = last + 1
+                    table.floor_step = self._next_steps[name] = last + 1
                     self._resumed_step = last if self._resumed_step is None else max(self._resumed_step, last)
                 self._tables[name] = table
                 written = self._folder.root / kind / name
@@ -249,18 +263,35 @@ class Writer:
         """The model table as `run.json` has it; another object after each `describe`, None where nobody told."""
         return self._model
 
-    def log(self, step: int, values: Mapping[str, float], *, table: str = "step", time: float | None = None) -> None:
+    def log(
+        self,
+        values: Mapping[str, float],
+        step: int | None = None,
+        *,
+        table: str = "step",
+        time: float | None = None,
+    ) -> None:
         """Record some numbers of a step.
 
         Args:
-            step: A whole number; a lower one than before starts a new branch.
             values: Numbers by tag, for example `{"loss": 0.7, "lr": 1e-3}`; NaN and infinities are kept.
+            step: A whole number; a lower one than before starts a new branch. Where left out, the one after the last
+                that was logged to the table, 1 at first: each such call is a step of its own.
             table: Where they go; tags that come together belong together.
             time: UTC, seconds since 1970; now where left out.
 
         Raises:
             FormatError: a tag does not follow the grammar of `sonde.core.tags`.
+            TypeError: the values are not numbers by tag.
         """
+        if not isinstance(values, Mapping):
+            raise TypeError(
+                f"`log(values, step=...)` takes numbers by tag first, got the {type(values).__name__} {values!r}: "
+                'for example `log({"loss": 0.7}, step=3)`.'
+            )
+        if step is None:
+            fork = self._branches[-1]
+            step = self._next_steps.get(table, 1 if fork.parent is None else fork.fork_step)
         tags = tuple(values)
         columns = self._columns.get((table, tags))
         if columns is None:
@@ -268,6 +299,7 @@ class Writer:
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and no warning in the training
             row = np.fromiter(values.values(), np.float32, len(tags))
         self.append(Frame(columns, step, _now() if time is None else time, row))
+        self._next_steps[table] = step + 1  # last: the row may begin a branch
 
     def append(self, frame: Frame) -> None:
         """Record a frame. Returns as soon as the row is copied.
@@ -306,7 +338,8 @@ class Writer:
                 self._say_closed()
                 return
             self._events.append(line)
-            self._findings += kind == "finding"
+            if kind == "finding":
+                self._findings.add(data or {})
 
     def branch(self, step: int) -> None:
         """Go back to an earlier step, as after loading an older checkpoint: the next rows begin at `step`.
@@ -400,11 +433,24 @@ class Writer:
             self._disputed.append(dataclasses.replace(frame, values=frame.values.copy()))
             return
         went_back = frame.step <= self._resumed_step or self._goes_back(table, frame.step)
-        disputed, self._disputed, self._resumed_step = self._disputed, [], None
+        resumed_step, disputed, self._disputed, self._resumed_step = self._resumed_step, self._disputed, [], None
         if went_back:
+            self._say_branch(before=resumed_step, now=frame.step)
             self._fork(frame.step)
             for earlier in disputed:
                 self._push(self._tables[earlier.columns.table], earlier)
+
+    def _say_branch(self, *, before: int, now: int) -> None:
+        number, earlier = len(self._branches), self._branches[-1].number
+        _log.warning(
+            "%s was recorded before, up to step %s, and goes on at step %s: continuing as branch %d. Earlier points "
+            'stay: read them with `branch=%d`, or give each recording a folder of its own (`if_exists="new"`).',
+            self.path,
+            f"{before:,}",
+            f"{now:,}",
+            number,
+            earlier,
+        )
 
     def _goes_back(self, table: Table, step: int) -> bool:
         # What is before a branch's first step is its parent's: a row there, of any table, would fall behind the
@@ -419,6 +465,7 @@ class Writer:
         self._forks.append(branch)
         for table in self._tables.values():
             table.floor_step = None
+        self._next_steps.clear()
 
     def _say_closed(self) -> None:
         if not self._warned_closed:
@@ -627,16 +674,17 @@ class Writer:
     def _write_state(self, ending: Ending, reason: str) -> None:
         with self._lock:  # the training may be adding a table
             dropped = {name: table.dropped for name, table in self._tables.items() if table.dropped}
+            severities = self._findings.by_severity()
         state = {
             "schema": layout.SCHEMA,
             "ending": ending,
             "reason": reason,
             "steps": self._steps,
             "loss": self._loss,
-            "findings": self._findings,
+            "findings": self._findings.total,
+            "severities": severities,
             "updated": _now(),
-            "host": os.uname().nodename,
-            "process": os.getpid(),
+            **processes.here(),
             "dropped": dropped,
         }
         layout.replace_json(self._folder.root / layout.STATE, state)

@@ -66,7 +66,7 @@ def record_run(folder: Path) -> None:
                     writer.event(kind, step=step, data=data)
     with Writer(folder / "ranks" / "1", name="victim") as other:
         for step in range(RANK_STEPS):
-            other.log(step, {"loss": 1.0, "time/step": 0.1}, time=BEGAN + step)
+            other.log({"loss": 1.0, "time/step": 0.1}, step=step, time=BEGAN + step)
     alive = folder.with_name(folder.name + "-alive")
     with Writer(alive := folder.rename(alive)) as writer:
         for step in range(FORK_STEP, NUM_STEPS):
@@ -84,11 +84,11 @@ def _row(writer: Writer, step: int) -> None:
     values = {"loss": 1 / (step + 1), "lr": 0.1, "grad/norm": 1.0 + step % 3, "update/ratio": 1e-3}
     if step == 3:
         values["loss"] = float("nan")
-    writer.log(step, values, time=when)
+    writer.log(values, step=step, time=when)
     writer.append(Frame(LAYERS, step, when, np.full(LAYERS.width, step, np.float32)))
     if step % 3 == 0:
         writer.append(Frame(SHAPES, step, when, np.arange(SHAPES.width, dtype=np.float32)))
-        writer.log(step, {"val/loss": 1.0}, table="evaluation", time=when)
+        writer.log({"val/loss": 1.0}, step=step, table="evaluation", time=when)
 
 
 LOGS = {"tensorboard": "tensorboard", "csv": "csv/log.csv", "wandb": "wandb", "mlflow": "mlflow"}

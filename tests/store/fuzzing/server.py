@@ -129,8 +129,8 @@ def record_into(path: Path) -> None:
     """Go on recording the run, as far as that is possible."""
     with contextlib.suppress(StoreError), sonde.record(path) as writer:
         for step in range(3):
-            writer.log(seeds.NUM_STEPS + step, {"loss": 1.0, "new": 2.0})
-            writer.log(seeds.NUM_STEPS + step, {"val/loss": 1.0}, table="evaluation")
+            writer.log({"loss": 1.0, "new": 2.0}, step=seeds.NUM_STEPS + step)
+            writer.log({"val/loss": 1.0}, step=seeds.NUM_STEPS + step, table="evaluation")
         writer.event("note", step=3)
         writer.branch(2)
         writer.flush(timeout_s=2)

@@ -102,11 +102,13 @@ def test_text_is_left_out_and_unknown_names_are_kept(tmp_path: Path) -> None:
 def test_what_was_exported_comes_back_as_it_was(tmp_path: Path) -> None:
     with sonde.record(tmp_path / "own") as writer:
         for step in range(1, 50):
-            writer.log(step, {"loss": 1 / step, "lr": 0.1, "grad/norm@fc.weight": step / 3}, time=1.7e9 + step)
+            writer.log({"loss": 1 / step, "lr": 0.1, "grad/norm@fc.weight": step / 3}, step=step, time=1.7e9 + step)
             if step % 10 == 0:
-                writer.log(step, {"val/loss": 2 / step, "epoch": step // 10}, table="evaluation", time=1.7e9 + step)
+                writer.log(
+                    {"val/loss": 2 / step, "epoch": step // 10}, step=step, table="evaluation", time=1.7e9 + step
+                )
     own = sonde.load(tmp_path / "own")
-    export(own, "csv", tmp_path / "own.csv")
+    export(own, tmp_path / "own.csv")
     back = sonde.load(import_logs("csv", tmp_path / "own.csv", tmp_path / "back").path)
     assert back.tags() == own.tags()
     for tag in own.tags():

@@ -120,8 +120,9 @@ class InitialLossHigh:
             return state, ()
         is_bad = run.num_losses >= self.least_steps and run.trivial > 0 and self._is_bad(state, look)
         if is_bad or self._is_far(state, run):
+            began = min(run.loss_first, run.loss_start)
             message = (
-                f"the loss began at {amount(min(run.loss_first, run.loss_start) / run.trivial)} times the cost of guessing "
+                f"the loss began at {amount(began / run.trivial)} times the cost of guessing "
                 f"({amount(run.trivial)}), and is still above it after {run.num_losses:,} steps"
             )
             evidence = look.evidence("loss", run.loss, run.trivial)
@@ -158,7 +159,9 @@ class InitialLossHigh:
         limit = self.factor * run.trivial
         start = run.loss_start / run.trivial
         summed = any(0.5 * size < start < 2 * size for size in state.sizes)
-        return min(run.loss_first, run.loss_best) > limit and not run.val_loss < limit and not summed and bool(state.sizes)
+        return (
+            min(run.loss_first, run.loss_best) > limit and not run.val_loss < limit and not summed and bool(state.sizes)
+        )
 
 
 def _trivial(look: Look) -> float:

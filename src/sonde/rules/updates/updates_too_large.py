@@ -22,6 +22,10 @@ class UpdatesTooLargeState(NamedTuple):
     peak_step: int = -1
     num_looks: int = 0
     since: int = -1
+    begun: int = -1
+    """The first step, as long as no measured one was small and the learning rate is what it was then; else −1."""
+    rate: float = float("nan")
+    """Then."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +44,7 @@ class UpdatesTooLarge:
           That can be said after 100 losses, or after 40 if updates were above twice `limit`.
         - Updates that the loss has survived do not count: if the loss finds a new best, a tenth below its start, more
           than `survived` steps later, they are forgotten.
+        - It began with the run if no measured update was small and the learning rate is what it was at first.
 
     Why it matters:
         A step of a tenth of the weights is not small: the gradient does not hold that far, and the loss jumps.
@@ -105,6 +110,10 @@ class UpdatesTooLarge:
     def step(self, state: UpdatesTooLargeState, look: Look) -> tuple[UpdatesTooLargeState, Sequence[Sighting]]:
         """Look at the tensors whose turn it is, and at the loss at every step."""
         run = look.run
+        if math.isnan(state.rate) and math.isfinite(run.lr):
+            state = state._replace(begun=look.view.step, rate=run.lr)
+        if run.lr != state.rate:
+            state = state._replace(begun=-1)
         layers = latest_matrices(look.views, "update/ratio")
         if layers is None or not layers.names:
             return state, self._by_rate(look)
@@ -119,6 +128,8 @@ class UpdatesTooLarge:
                 look.view.step if ratio > state.peak else state.peak_step,
                 state.num_looks + 1 if high else 0,
                 (state.since if state.num_looks else look.view.step) if high else state.since,
+                state.begun if high else -1,
+                state.rate,
             )
         # Half is enough where the loss itself has gone: small models take their largest steps between two looks.
         # Not so of one that was ever below zero, as those of policies are.
@@ -140,7 +151,7 @@ class UpdatesTooLarge:
         place = int(np.nanargmax(layers.values)) if math.isfinite(ratio) else 0
         name, value = layers.names[place], float(layers.values[place])
         evidence = look.evidence(f"update/ratio@{name}", value, 1e-3)
-        since = state.peak_step if hurt else state.since
+        since = state.begun if state.begun >= 0 else state.peak_step if hurt else state.since
         return state, (Sighting(severity, message, where=(name,), evidence=(evidence,), since=since),)
 
     def _by_rate(self, look: Look) -> Sequence[Sighting]:

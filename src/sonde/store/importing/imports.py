@@ -101,7 +101,7 @@ def import_logs(
         raise _unreadable(error) from error
     path = Path(out) if out is not None else Path("runs") / (_folder_name(log.name) or kind)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise RunNotWritable(f"{path} is there already; name another folder with --out.")
+        raise RunNotWritable(f"{path} is there already; name another folder (`out`).")
     with Gathered() as gathered:
         try:
             gathered.take(log.entries)
@@ -120,7 +120,8 @@ def import_logs(
         if gathered.num_left_out:
             notes.append(f"{gathered.num_left_out:,} numbers of steps below zero, or beyond 64 bits, were left out")
         if "loss" not in by_tag:
-            notes.append("no series is known to be the training loss; name it with --map THEIRS=loss")
+            named = "--map THEIRS=loss, in Python tags={THEIRS: 'loss'}"
+            notes.append(f"no series is known to be the training loss; name it: {named}")
         first = gathered.first_time()
         origin = Origin(log.time if first is None else first, log.environment)
         with Writer(path, name=log.name, config=log.config, origin=origin) as writer:
@@ -128,6 +129,88 @@ def import_logs(
             writer.event("imported", data={"from": kind, "source": os.fspath(source), "names": renamed})
             steps = _write(writer, gathered, names.tags, log.time)
     return Imported(path=path, steps=steps, tags=names.tags, known=names.known, notes=tuple(notes))
+
+
+def import_tensorboard(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    run: str | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> Imported:
+    """Make a run of TensorBoard's event files; see `import_logs`. TensorBoard need not be installed.
+
+    Args:
+        source: The folder that holds them.
+        out: Folder of the new run; `runs/<name of the log>` where left out. It must not be there yet.
+        run: Which of several runs in the source.
+        tags: Our tags by the log's names, before the table: `{"my_loss": "loss"}`.
+
+    Raises:
+        RunNotFound, FormatError, RunNotWritable: as `import_logs`.
+    """
+    return import_logs("tensorboard", source, out, run=run, tags=tags)
+
+
+def import_wandb(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    run: str | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> Imported:
+    """Make a run of a folder that W&B keeps on this disk; see `import_logs`. W&B need not be installed.
+
+    Args:
+        source: The folder of the run (`wandb/run-…`), or one that holds several.
+        out: Folder of the new run; `runs/<name of the log>` where left out. It must not be there yet.
+        run: Which of several runs in the source.
+        tags: Our tags by the log's names, before the table: `{"my_loss": "loss"}`.
+
+    Raises:
+        RunNotFound, FormatError, RunNotWritable: as `import_logs`.
+    """
+    return import_logs("wandb", source, out, run=run, tags=tags)
+
+
+def import_mlflow(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    run: str | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> Imported:
+    """Make a run of one that MLflow tracks; see `import_logs`. MLflow need not be installed.
+
+    Args:
+        source: A folder, a database file, or MLflow's URI.
+        out: Folder of the new run; `runs/<name of the log>` where left out. It must not be there yet.
+        run: Which of several runs in the source, by name or ID.
+        tags: Our tags by the log's names, before the table: `{"my_loss": "loss"}`.
+
+    Raises:
+        RunNotFound, FormatError, RunNotWritable: as `import_logs`.
+    """
+    return import_logs("mlflow", source, out, run=run, tags=tags)
+
+
+def import_csv(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    tags: Mapping[str, str] | None = None,
+) -> Imported:
+    """Make a run of a CSV file with a row a step; see `import_logs`.
+
+    Args:
+        source: The file.
+        out: Folder of the new run; `runs/<name of the file>` where left out. It must not be there yet.
+        tags: Our tags by the file's columns, before the table: `{"my_loss": "loss"}`.
+
+    Raises:
+        RunNotFound, FormatError, RunNotWritable: as `import_logs`.
+    """
+    return import_logs("csv", source, out, tags=tags)
 
 
 def _unreadable(error: OSError) -> FormatError:
