@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from sonde.core.palette import LIGHT
+
 _WIDTH, _HEIGHT = 360, 64
-_COLOURS = {"critical": "#b42318", "warning": "#b54708", "info": "#175cd3", "healthy": "#067647", "unknown": "#667085"}
 
 
 def sheet(title: str, rows: Iterable[tuple[str, str]], *, below: str = "") -> str:
@@ -36,7 +37,7 @@ def told(text: str) -> str:
 
 def badge(word: str, text: str) -> str:
     """A text in the colour of a verdict or severity."""
-    colour = _COLOURS.get(word, _COLOURS["unknown"])
+    colour = LIGHT.get(word, LIGHT["unknown"])
     return f'<span style="color:{colour};font-weight:600">{escape(text)}</span>'
 
 
@@ -69,5 +70,5 @@ def curve(values: Sequence[float], label: str) -> str:
             parts.append(f"{'M' if begins else 'L'}{x:.1f} {y:.1f}")
     return (
         f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="{escape(label)}">'
-        f'<path d="{"".join(parts)}" fill="none" stroke="#2e90fa" stroke-width="1.5"/></svg>'
+        f'<path d="{"".join(parts)}" fill="none" stroke="{LIGHT["series-0"]}" stroke-width="1.5"/></svg>'
     )
