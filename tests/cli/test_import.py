@@ -78,6 +78,6 @@ def test_an_imported_run_shows_the_time_that_its_log_says_and_nothing_of_this_ma
     for log in (timed, untimed):
         assert call("import", "csv", str(log), "--out", str(log.with_suffix(""))).returncode == 0
     first, second = (call("show", str(log.with_suffix(""))).stdout for log in (timed, untimed))
-    assert "1 steps in 1 min · 2023-11-14" in first
+    assert "1 step in 1 min · 2023-11-14" in first
     assert " in " not in second.splitlines()[1]
     assert "environment" not in first + second
