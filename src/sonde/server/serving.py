@@ -117,8 +117,11 @@ def open_browser(address: str) -> bool:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    found = socket.socket(family, kind)
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
+    )[0]
+    # Of a socket whose protocol is not said, asyncio does not switch Nagle's algorithm off: 40 ms an answer.
+    found = socket.socket(family, kind, protocol)
     try:
         if os.name == "posix":  # elsewhere two could bind to one port
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
