@@ -10,7 +10,7 @@ $(VENV)/ready: pyproject.toml constraints.txt hatch_build.py src/sonde/kernels/n
 	$(PYTHON) -c 'import sys; sys.exit("Sonde needs Python 3.11 or newer; run: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --editable . --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --editable .[ui] --group dev
 	$(BIN)/python -m compileall -q src  # pip does so for a wheel; each start of `sonde` would do it where Python may write no bytecode
 	touch $@
 

@@ -8,6 +8,7 @@ each column's newest point, then the float32 figures column by column: one serie
 
 import os
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -82,6 +83,15 @@ def write(path: Path, step: Int64, time: Float64, columns: Float32) -> None:
             file.write(np.ascontiguousarray(part).data)
         file.flush()
         os.fsync(file.fileno())
+
+
+class Means(NamedTuple):
+    """Several columns at one level: the first step of each bucket; of each column and bucket the mean and counts."""
+
+    step: Int64
+    mean: Float32
+    finite: Float32
+    nonfinite: Float32
 
 
 class _Level(NamedTuple):
@@ -234,11 +244,9 @@ class Pyramid:
 
         Level 0 where even that is too coarse: the caller asks for rows instead if `max_rows` is below `BASE_ROWS`.
         """
-        number, bucket = 0, BASE_ROWS
-        while number + 1 < len(self._sizes) and bucket * FACTOR <= max_rows:
-            number, bucket = number + 1, bucket * FACTOR
+        number, bucket = self._level_of(max_rows)
         size, before, buckets = self._sizes[number], sum(self._sizes[:number]), sum(self._sizes)
-        starts = np.frombuffer(os.pread(self._fd, 8 * size, self._starts_at + 8 * before), "<i8")
+        starts = self._starts(number)
         column_at = self._data_at + 4 * column * self._figures * buckets
         figures = [
             np.frombuffer(os.pread(self._fd, 4 * size, column_at + 4 * (i * buckets + before)), "<f4")
@@ -246,6 +254,45 @@ class Pyramid:
         ]
         finite, nonfinite = self._counts(figures, size, bucket)
         return Window(starts, figures[0], figures[1], figures[2], finite, nonfinite), bucket
+
+    def means(self, columns: Sequence[int], max_rows: int) -> Means:
+        """The means of several columns at the level that `level` would take: of a picture that has a row a column."""
+        number, bucket = self._level_of(max_rows)
+        size, before, buckets = self._sizes[number], sum(self._sizes[:number]), sum(self._sizes)
+        rows = _sizes(self.rows, bucket, size)
+        mean = np.empty((len(columns), size), np.float32)
+        finite = np.broadcast_to(rows.astype(np.float32), mean.shape)
+        nonfinite: Float32 = np.zeros((1, 1), np.float32)
+        if self._figures == 5:
+            finite, nonfinite = np.empty_like(mean), np.empty_like(mean)
+        for place, column in enumerate(columns):
+            if not 0 <= column < self.num_columns:
+                raise ValueError("it has fewer columns than its segment says.")
+            column_at = self._data_at + 4 * (column * self._figures * buckets + before)
+            mean[place] = self._figure(column_at + 4 * buckets, size)
+            if self._figures == 5:
+                finite[place] = self._figure(column_at + 12 * buckets, size)
+                nonfinite[place] = self._figure(column_at + 16 * buckets, size)
+        if self._figures == 5 and not all(bool(((n >= 0) & (n <= bucket)).all()) for n in (finite, nonfinite)):
+            raise ValueError("a bucket counts values that it cannot have.")
+        return Means(self._starts(number), mean, finite, np.broadcast_to(nonfinite, mean.shape))
+
+    def first_steps(self) -> Int64:
+        """The step of every 64th row, from the first on."""
+        return self._starts(0)
+
+    def _level_of(self, max_rows: int) -> tuple[int, int]:
+        number, bucket = 0, BASE_ROWS
+        while number + 1 < len(self._sizes) and bucket * FACTOR <= max_rows:
+            number, bucket = number + 1, bucket * FACTOR
+        return number, bucket
+
+    def _starts(self, number: int) -> Int64:
+        size, before = self._sizes[number], sum(self._sizes[:number])
+        return np.frombuffer(os.pread(self._fd, 8 * size, self._starts_at + 8 * before), "<i8")
+
+    def _figure(self, offset: int, size: int) -> npt.NDArray[np.float32]:
+        return np.frombuffer(os.pread(self._fd, 4 * size, offset), "<f4")
 
     def _counts(self, figures: list[npt.NDArray[np.float32]], size: int, bucket: int) -> tuple[Int64, Int64]:
         if self._figures == 5:

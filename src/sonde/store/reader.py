@@ -4,7 +4,7 @@ import fnmatch
 import functools
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from sonde.core.model_table import ModelTable
 from sonde.core.records import Branch, Ending, Event, Float64, Int64, Point, Series, State, Window
 from sonde.core.strict_json import to_number
 from sonde.store import branches, layout, opening, states
+from sonde.store.heat import Heat, heat
 from sonde.store.table_reader import Stretch, TableReader
 from sonde.store.table_view import outer_join
 from sonde.store.zoom import single, zoom
@@ -212,6 +213,63 @@ class Run:
             return zoom(single(step, value), points)
         table, column = found[0]
         return table.window(column, self._line(branch), start, end, points)
+
+    def heat(
+        self, tags: Sequence[str], *, start: int | None = None, end: int | None = None, columns: int = 400
+    ) -> Heat:
+        """Several series as one picture: a row a tag, a column a stretch of steps, the same for all.
+
+        The cost depends on the size of the picture, not on the length of the run. A cell is the mean of its finite
+        values; NaN where nothing was measured, infinite where a NaN or an infinite value was. Columns of which no
+        series has a value are left out, so that there may be fewer than were asked for.
+
+        Args:
+            tags: The series; one that the run does not have is a row of NaN.
+            start: First step wanted.
+            end: Last step wanted, included.
+            columns: The most columns wanted.
+        """
+        if columns < 1:
+            raise ValueError(f"`heat(columns=...)` must be at least 1, got {columns}.")
+        by_table: dict[int, tuple[TableReader, list[int], list[int]]] = {}
+        tables = self._all(layout.TABLES)
+        wanted = {tag: place for place, tag in enumerate(tags)}
+        for table in tables:
+            for column, tag in enumerate(table.columns.tags()):
+                if (place := wanted.get(tag)) is not None:
+                    _, places, own = by_table.setdefault(id(table), (table, [], []))
+                    places.append(place)
+                    own.append(column)
+        line = self._line(None)
+        pieces = [(places, table.means(own, line, start, end, columns)) for table, places, own in by_table.values()]
+        return heat(len(tags), pieces, columns)
+
+    def clock(self, tag: str) -> tuple[Int64, Float64]:
+        """When the steps of a series were: some steps, rising, and their times; those between are interpolated.
+
+        Raises:
+            TagNotFound: the run has no such series.
+        """
+        table, _ = self._find(tag, layout.TABLES)[0]
+        return table.clock(self._line(None))
+
+    def latest(self, tags: Iterable[str]) -> dict[str, Point]:
+        """The newest measured point of some tags, at the price of these; a tag that has none is left out."""
+        by_table: dict[int, tuple[TableReader, list[tuple[str, int]]]] = {}
+        tables = self._all(layout.TABLES)
+        for tag in tags:
+            for table in tables:
+                if (column := table.columns.find(tag)) is not None:
+                    by_table.setdefault(id(table), (table, []))[1].append((tag, column))
+        line = self._line(None)
+        found: dict[str, Point] = {}
+        for table, wanted in by_table.values():
+            points = table.latest([column for _, column in wanted], line)
+            for place in np.flatnonzero(~is_missing(points.value)).tolist():
+                tag, step = wanted[place][0], int(points.step[place])
+                if tag not in found or found[tag].step < step:
+                    found[tag] = Point(step, float(points.value[place]), float(points.time[place]))
+        return found
 
     def last(self) -> dict[str, Point]:
         """The newest measured point of every tag."""

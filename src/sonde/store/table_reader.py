@@ -18,7 +18,7 @@ from sonde.core.frames import MISSING, Float32, is_missing
 from sonde.core.records import Float64, Int64, Window
 from sonde.store import layout
 from sonde.store.column_index import ColumnIndex
-from sonde.store.pyramid import BASE_ROWS, Newest, Pyramid, newest
+from sonde.store.pyramid import BASE_ROWS, Means, Newest, Pyramid, newest
 from sonde.store.row_log import RowLog
 from sonde.store.segments import BlockFile, Segment, block_path, read_footer, read_segment
 from sonde.store.zoom import join, pick, single, zoom
@@ -28,6 +28,7 @@ T = TypeVar("T")
 _TRIES = 1000
 _FREE_BYTES = 256 << 20
 _MOST_PACKED = 1000
+_CELLS_AT_ONCE = 1 << 24  # 64 MB: rows of several columns, read only to be summed up
 _COLUMN_BYTES = 40  # in a footer and the header of a page, however well the column packs
 _GOES_BACK = "its steps go back, which those of one line never do."
 _LAST_STEP = np.iinfo(np.int64).max
@@ -80,6 +81,18 @@ def _segment_of(path: Path, _: tuple[int, int]) -> Segment:
 def _identity(path: Path) -> tuple[int, int]:
     status = path.stat(follow_symlinks=False)
     return status.st_ino, status.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=256)
+def _ticks_of(path: Path, _: tuple[int, int], rows: int) -> tuple[Int64, Float64]:
+    """Step and time of every 64th row of a segment, and of its last: some 60 kB of the longest there is."""
+    file = block_path(path, 0)
+    with BlockFile(file, bins=1, footer=_footer(file)) as block:
+        if block.num_rows != rows:
+            raise FormatError(f"it has {block.num_rows} rows, its {layout.SEGMENT} says {rows}.")
+        step, time = block.steps(), block.times()
+    at = np.unique(np.append(np.arange(0, rows, BASE_ROWS), rows - 1))
+    return step[at], time[at]
 
 
 def _footer(path: Path) -> Any:
@@ -362,6 +375,164 @@ class TableReader:
                 single(rows.step[behind], values[behind]),
             ]
         )
+
+    def means(
+        self, columns: Sequence[int], line: Sequence[Stretch], start: int | None, end: int | None, points: int
+    ) -> Means:
+        """Several columns in buckets that are the same for all, as fine as a picture of so many points needs.
+
+        There may be a few more buckets than points. Where rows would be too many to read, buckets are 64 rows, however
+        many points are asked for; those at the ends of the window may reach beyond it.
+        """
+        return self._again(lambda: self._means(columns, line, start, end, points))
+
+    def _means(
+        self, columns: Sequence[int], line: Sequence[Stretch], start: int | None, end: int | None, points: int
+    ) -> Means:
+        parts = self.parts(line)
+        max_rows = max(1, self._rows_between(parts, start, end) // points)
+        question = _Question()
+        pieces = []
+        for part in parts:
+            read = functools.partial(self._part_means, part, columns, start, end, max_rows, question)
+            piece = self._guard(part, read)
+            if piece is not None and len(piece.step):
+                pieces.append(piece)
+        if len(pieces) == 1:
+            return pieces[0]
+        empty = np.empty((len(columns), 0), np.float32)
+        pieces.insert(0, Means(np.empty(0, np.int64), empty, empty, empty))
+        return Means(*(np.concatenate([piece[i] for piece in pieces], axis=-1) for i in range(4)))
+
+    def _part_means(
+        self,
+        part: Part,
+        columns: Sequence[int],
+        start: int | None,
+        end: int | None,
+        max_rows: int,
+        question: _Question,
+    ) -> Means | None:
+        if not part.is_log:
+            segment = self._segment(part)
+            last = part.end_step - 1 if end is None else min(end, part.end_step - 1)
+            if segment.first_step > last or (start is not None and segment.last_step < start):
+                return None
+            is_large = segment.rows * len(columns) > _CELLS_AT_ONCE
+            if (max_rows >= BASE_ROWS or is_large) and (
+                found := self._level_means(part.path, segment, columns, max_rows)
+            ):
+                question.follow(found.step)
+                low = 0 if start is None else max(0, int(np.searchsorted(found.step, start, side="right")) - 1)
+                high = int(np.searchsorted(found.step, last, side="right"))
+                return Means(found.step[low:high], *(figures[:, low:high] for figures in found[1:]))
+        rows = self._part_rows(part, columns, start, end, question)
+        if rows is None:
+            return None
+        question.follow(rows.step)
+        finite = np.isfinite(rows.values)
+        nonfinite = ~finite & ~is_missing(rows.values)
+        return Means(rows.step, rows.values, finite.astype(np.float32), nonfinite.astype(np.float32))
+
+    def _level_means(self, path: Path, segment: Segment, columns: Sequence[int], max_rows: int) -> Means | None:
+        """All columns from the pyramids of their blocks; None where one of these cannot be read."""
+        by_block: dict[int, list[tuple[int, int]]] = {}
+        for i, column in enumerate(columns):
+            if column < segment.columns:
+                number, place = divmod(column, segment.block_columns)
+                by_block.setdefault(number, []).append((i, place))
+        step: Int64 | None = None
+        found: list[Float32] = []
+        try:
+            for number, wanted in (by_block or {0: []}).items():
+                with Pyramid(block_path(path, number, "pyramid")) as pyramid:
+                    if pyramid.rows != segment.rows:
+                        return None
+                    part = pyramid.means([place for _, place in wanted], max_rows)
+                if step is None:
+                    step = part.step
+                    found = [np.full((len(columns), len(step)), fill, np.float32) for fill in (np.nan, 0, 0)]
+                at = [i for i, _ in wanted]
+                for whole, own in zip(found, part[1:], strict=True):
+                    whole[at] = own
+        except (OSError, ValueError):
+            return None  # torn or not copied: the rows are read instead
+        assert step is not None
+        _check_order(step)
+        return Means(step, *found)
+
+    def clock(self, line: Sequence[Stretch]) -> tuple[Int64, Float64]:
+        """When steps were: step and time of the first row of each 64 and of the last of each part; of logs all.
+
+        Both rise but for clocks that were set back. What lies between two of them is interpolated.
+        """
+        return self._again(lambda: self._clock(line))
+
+    def _clock(self, line: Sequence[Stretch]) -> tuple[Int64, Float64]:
+        steps, times = [np.empty(0, np.int64)], [np.empty(0)]
+        for part in self.parts(line):
+            piece = self._guard(part, functools.partial(self._part_clock, part))
+            if piece is not None:
+                steps.append(piece[0])
+                times.append(piece[1])
+        return np.concatenate(steps), np.concatenate(times)
+
+    def _part_clock(self, part: Part) -> tuple[Int64, Float64]:
+        if part.is_log:
+            with RowLog(part.path) as log:
+                step, time = log.steps(), log.times()
+        else:
+            segment = self._segment(part)
+            step, time = _ticks_of(part.path, _identity(part.path / layout.SEGMENT), segment.rows)
+        keep = step < part.end_step
+        return step[keep], time[keep]
+
+    def latest(self, columns: Sequence[int], line: Sequence[Stretch]) -> Newest:
+        """The newest measured point of some columns."""
+        return self._again(lambda: self._latest(columns, line))
+
+    def _latest(self, columns: Sequence[int], line: Sequence[Stretch]) -> Newest:
+        found = Newest(
+            np.full(len(columns), MISSING, np.float32), np.zeros(len(columns), np.int64), np.zeros(len(columns))
+        )
+        open_ = np.ones(len(columns), bool)
+        for part in reversed(self.parts(line)):
+            self._guard(part, functools.partial(self._fill_latest, part, columns, found, open_))
+            if not open_.any():
+                break
+        return found
+
+    def _fill_latest(self, part: Part, columns: Sequence[int], found: Newest, open_: Any) -> None:
+        wanted = np.flatnonzero(open_)
+        for first, piece in self._latest_of(part, [columns[i] for i in wanted.tolist()]):
+            at = wanted[first : first + len(piece.value)]
+            there = ~is_missing(piece.value)
+            at = at[there]
+            found.value[at], found.step[at], found.time[at] = piece.value[there], piece.step[there], piece.time[there]
+            open_[at] = False
+
+    def _latest_of(self, part: Part, columns: Sequence[int]) -> Iterator[tuple[int, Newest]]:
+        """The newest points of some columns of a part, with the place of the first."""
+        if not part.is_log:
+            segment = self._segment(part)
+            if segment.last_step < part.end_step:
+                for i, column in enumerate(columns):
+                    if column < segment.columns:
+                        yield i, self._newest_in(part.path, segment, column)
+                return
+        rows = self._part_rows(part, columns, None, None, _Question())
+        if rows is not None and len(rows.step):
+            yield 0, newest(rows.step, rows.time, rows.values)
+
+    def _newest_in(self, path: Path, segment: Segment, column: int) -> Newest:
+        number, place = divmod(column, segment.block_columns)
+        try:
+            with Pyramid(block_path(path, number, "pyramid")) as pyramid:
+                points = pyramid.newest()
+                return Newest(*(getattr(points, name)[place : place + 1] for name in ("value", "step", "time")))
+        except (OSError, ValueError):
+            rows = self._segment_rows(path, segment, [column], _Question())
+            return newest(rows.step, rows.time, rows.values)
 
     def newest(self, line: Sequence[Stretch]) -> Newest:
         """The newest measured point of every column."""
