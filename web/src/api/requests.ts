@@ -15,13 +15,24 @@ export class Refusal extends Error {
 
 export type Query = Record<string, string | number | string[] | undefined>;
 
-export const runs = (): Promise<RunTable> => json("runs", { limit: 100_000, sort: "updated" });
+/** The most runs that the server tells of at once. */
+const MOST_RUNS = 5000;
+
+export async function runs(): Promise<RunTable> {
+  const table = await json<RunTable>("runs", { limit: MOST_RUNS });
+  while (table.runs.length < table.total) {
+    const more = await json<RunTable>("runs", { limit: MOST_RUNS, offset: table.runs.length });
+    if (!more.runs.length) break;
+    table.runs.push(...more.runs);
+  }
+  return table;
+}
+
 export const run = (id: string): Promise<Run> => json(runPath(id));
 export const rule = (code: string): Promise<Rule> => json(`rules/${encodeURIComponent(code)}`);
 export const layerPaths = (id: string): Promise<{ paths: LayerPath[] }> => json(`${runPath(id)}/layer-paths`);
 export const histogramTags = (id: string): Promise<{ tags: string[] }> => json(`${runPath(id)}/histogram-tags`);
-export const comparison = (first: string, second: string): Promise<Comparison> =>
-  json("compare", { run: [first, second] });
+export const comparison = (ids: string[]): Promise<Comparison> => json("compare", { run: ids });
 
 export const tags = (id: string, pattern: string, limit = 2000): Promise<{ tags: string[]; total: number }> =>
   json(`${runPath(id)}/tags`, { pattern, limit });

@@ -67,7 +67,13 @@ export interface Finding {
   remedies: Remedy[];
   muted: boolean;
   tier: string;
-  precision: JsonNumber | null;
+  precision: Precision | null;
+}
+
+/** How many of a rule's alarms were right, in the trainings of Sonde's own project. */
+export interface Precision {
+  right: number;
+  alarms: number;
 }
 
 export interface Group {
@@ -114,7 +120,7 @@ export interface Rule {
   code: string;
   name: string;
   tier: string;
-  precision: JsonNumber | null;
+  precision: Precision | null;
   page: string;
 }
 
@@ -135,9 +141,34 @@ export type Note =
   | { kind: "mute" | "unmute"; code: string; first_step: number }
   | { kind: "tag" | "untag" | "note"; text: string };
 
+/** Where two runs first differ: in a value at all, and by more than rounding. */
+export interface FirstDifference {
+  step: number;
+  tag: string;
+  values: (JsonNumber | null)[];
+}
+
+export interface Divergence {
+  course: string;
+  values_compared: number;
+  start: number | null;
+  exact: FirstDifference | null;
+  beyond_tolerance: FirstDifference | null;
+}
+
+export interface Against {
+  label: string;
+  parameters: { name: string; change: string; shapes: (number[] | null)[] }[];
+  modules: { name: string; types: (string | null)[] }[];
+  curves: { undecided: string; separation: { since: JsonNumber; resolution: JsonNumber; difference: JsonNumber; scatters: JsonNumber } | null } | null;
+  divergence: { whole: Divergence | null; layers: Divergence | null } | null;
+}
+
 /** What `sonde compare A B --json` prints, as far as the page shows it. */
 export interface Comparison {
-  runs: { label: string; path: string; health: Record<string, unknown> }[];
+  tag: string | null;
+  by: string;
+  runs: { label: string; health: Record<string, JsonNumber | string | null | Record<string, unknown>> }[];
   settings: { key: string; values: unknown[]; present: boolean[] }[];
-  against: Record<string, unknown>[];
+  against: Against[];
 }

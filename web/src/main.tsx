@@ -1,0 +1,14 @@
+import "uplot/dist/uPlot.min.css";
+import "./styles/colours.css";
+import "./styles/page.css";
+import "./styles/tables.css";
+import "./styles/charts.css";
+import "./styles/findings.css";
+import "./styles/views.css";
+import { render } from "preact";
+import { Shell } from "./shell";
+import { show } from "./theming/theme";
+
+show();
+const place = document.getElementById("page");
+if (place) render(<Shell />, place);
