@@ -132,6 +132,11 @@ class Lines:
         judged = None if said.is_judged else self._diagnoses.known(run, stamp)
         return self._lines.get(run, (name, stamp, ending, judged), lambda: self._line(name, run, said, stamp, ending))
 
+    def all(self, runs: Mapping[str, Path]) -> dict[str, Line]:
+        """The lines of runs by their ids; one that was deleted since it was listed is left out."""
+        found = {name: self.of(name, run) for name, run in runs.items()}
+        return {name: line for name, line in found.items() if line.problem is None or runs[name].is_dir()}
+
     def recorded(self, run: Path) -> Recorded:
         """What was found while it was recorded."""
         return self._recorded_of(run, run_stamp(run))

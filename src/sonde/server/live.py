@@ -203,7 +203,7 @@ class Live:
         with self._looking:
             at, found = self._table
             if time.monotonic() - at > POLL_S / 2:
-                found = {name: self._lines.of(name, path) for name, path in self._folder.runs().items()}
+                found = self._lines.all(self._folder.runs())
                 self._table = time.monotonic(), found
             return found
 
