@@ -6,6 +6,7 @@ is damaged or was never copied is left out and named in `problems`.
 """
 
 import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from sonde.store import layout
 from sonde.store.column_index import ColumnIndex
 from sonde.store.pyramid import BASE_ROWS, Means, Newest, Pyramid, newest
 from sonde.store.row_log import RowLog
-from sonde.store.segments import BlockFile, Segment, block_path, read_footer, read_segment
+from sonde.store.segments import BlockFile, Segment, block_path, read_segment
 from sonde.store.zoom import join, pick, single, zoom
 
 T = TypeVar("T")
@@ -28,7 +29,9 @@ T = TypeVar("T")
 _TRIES = 1000
 _FREE_BYTES = 256 << 20
 _MOST_PACKED = 1000
-_CELLS_AT_ONCE = 1 << 24  # 64 MB: rows of several columns, read only to be summed up
+# Cells of several columns that are read only to be summed up: of the rows that are shown (0.1 s), and of a segment of
+# which few are (64 MB).
+_CELLS_SHOWN, _CELLS_AT_ONCE = 1 << 22, 1 << 24
 _COLUMN_BYTES = 40  # in a footer and the header of a page, however well the column packs
 _GOES_BACK = "its steps go back, which those of one line never do."
 _LAST_STEP = np.iinfo(np.int64).max
@@ -68,11 +71,6 @@ class Part:
 
 # Segments never change, but a run may be deleted and recorded anew at the same place: the identity of the file is part
 # of the key.
-@functools.lru_cache(maxsize=64)
-def _footer_of(path: str, _: tuple[int, int]) -> Any:
-    return read_footer(path)
-
-
 @functools.lru_cache(maxsize=4096)
 def _segment_of(path: Path, _: tuple[int, int]) -> Segment:
     return read_segment(path)
@@ -87,7 +85,7 @@ def _identity(path: Path) -> tuple[int, int]:
 def _ticks_of(path: Path, _: tuple[int, int], rows: int) -> tuple[Int64, Float64]:
     """Step and time of every 64th row of a segment, and of its last: some 60 kB of the longest there is."""
     file = block_path(path, 0)
-    with BlockFile(file, bins=1, footer=_footer(file)) as block:
+    with _block(file, 1) as block:
         if block.num_rows != rows:
             raise FormatError(f"it has {block.num_rows} rows, its {layout.SEGMENT} says {rows}.")
         step, time = block.steps(), block.times()
@@ -95,8 +93,22 @@ def _ticks_of(path: Path, _: tuple[int, int], rows: int) -> tuple[Int64, Float64
     return step[at], time[at]
 
 
-def _footer(path: Path) -> Any:
-    return _footer_of(str(path), _identity(path))
+_MOST_FOOTERS = 64
+_footers: dict[tuple[str, tuple[int, int]], Any] = {}
+_footers_lock = threading.Lock()
+
+
+def _block(path: Path, bins: int) -> BlockFile:
+    """A block, opened once where its footer is not known yet."""
+    key = str(path), _identity(path)
+    with _footers_lock:
+        footer = _footers.pop(key, None)  # and last again below: the one that was not used for longest goes first
+    block = BlockFile(path, bins=bins, footer=footer)
+    with _footers_lock:
+        _footers[key] = block.footer
+        while len(_footers) > _MOST_FOOTERS:
+            del _footers[next(iter(_footers))]
+    return block
 
 
 def _segment(path: Path) -> Segment:
@@ -248,7 +260,7 @@ class TableReader:
         values = np.full((len(columns), segment.rows * self.bins), MISSING, np.float32)
         step = time = None
         for file, wanted in zip(files, by_block.values(), strict=True):
-            with BlockFile(file, bins=self.bins, footer=_footer(file)) as block:
+            with _block(file, self.bins) as block:
                 if block.num_rows != segment.rows:
                     raise FormatError(f"it has {block.num_rows} rows, its {layout.SEGMENT} says {segment.rows}.")
                 if step is None:
@@ -264,7 +276,7 @@ class TableReader:
         number, place = divmod(column, segment.block_columns)
         file = block_path(path, number)
         question.take(segment.rows * 12, file.stat(follow_symlinks=False).st_size)
-        with BlockFile(file, bins=1, footer=_footer(file)) as block:
+        with _block(file, 1) as block:
             if block.num_rows != segment.rows:
                 raise FormatError(f"it has {block.num_rows} rows, its {layout.SEGMENT} says {segment.rows}.")
             step, values = block.steps(), block.column(place)
@@ -396,7 +408,10 @@ class TableReader:
         self, columns: Sequence[int], line: Sequence[Stretch], start: int | None, end: int | None, points: int
     ) -> Means:
         parts = self.parts(line)
-        max_rows = max(1, self._rows_between(parts, start, end) // points)
+        num_rows = self._rows_between(parts, start, end)
+        max_rows = max(1, num_rows // points)
+        if num_rows * len(columns) > _CELLS_SHOWN:
+            max_rows = max(max_rows, BASE_ROWS)
         question = _Question()
         pieces = []
         for part in parts:
@@ -442,25 +457,26 @@ class TableReader:
 
     def _level_means(self, path: Path, segment: Segment, columns: Sequence[int], max_rows: int) -> Means | None:
         """All columns from the pyramids of their blocks; None where one of these cannot be read."""
-        step: Int64 | None = None
-        found: list[Float32] = []
+        wanted = np.asarray(columns)
+        at = np.flatnonzero(wanted < segment.columns)
+        number, place = np.divmod(wanted[at], segment.block_columns)
+        found: Means | None = None
         try:
-            for number, wanted in (_by_block(segment, columns) or {0: []}).items():
-                with Pyramid(block_path(path, number, "pyramid")) as pyramid:
+            for block in np.unique(number).tolist():
+                own = number == block
+                with Pyramid(block_path(path, block, "pyramid")) as pyramid:
                     if pyramid.rows != segment.rows:
                         return None
-                    part = pyramid.means([place for _, place in wanted], max_rows)
-                if step is None:
-                    step = part.step
-                    found = [np.full((len(columns), len(step)), fill, np.float32) for fill in (np.nan, 0, 0)]
-                at = [i for i, _ in wanted]
-                for whole, own in zip(found, part[1:], strict=True):
-                    whole[at] = own
+                    part = pyramid.means(place[own], max_rows)
+                if found is None:
+                    _check_order(part.step)
+                    shape = len(columns), len(part.step)
+                    found = Means(part.step, *(np.full(shape, fill, np.float32) for fill in (np.nan, 0, 0)))
+                for whole, figures in zip(found[1:], part[1:], strict=True):
+                    whole[at[own]] = figures
         except (OSError, ValueError):
             return None  # torn or not copied: the rows are read instead
-        assert step is not None
-        _check_order(step)
-        return Means(step, *found)
+        return found
 
     def clock(self, line: Sequence[Stretch]) -> tuple[Int64, Float64]:
         """When steps were: step and time of the first row of each 64 and of the last of each part; of logs all.
