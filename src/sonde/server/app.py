@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
@@ -14,7 +15,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
-import sonde
 from sonde.core import strict_json
 from sonde.core.errors import StoreError, TagNotFound
 from sonde.core.strict_json import Json
@@ -38,6 +38,7 @@ MOST_POINTS = 10_000
 MOST_COMPARED = 8
 
 _STEP = 1 << 62
+_PATIENCE_S = 0.5  # for curves of a table that nobody has looked at yet
 _BINARY: dict[str, Any] = {"content": {binary.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.Problem, "description": what}
@@ -83,7 +84,7 @@ def application(
 
     app = FastAPI(
         title="Sonde",
-        version=sonde.__version__,
+        version=metadata.version("sonde"),
         description="Runs of neural-network trainings, recorded by Sonde. Binary answers: docs/reference/http.md.",
         docs_url=None,  # they would fetch scripts from elsewhere
         redoc_url=None,
@@ -118,9 +119,8 @@ def _add_routes(app: FastAPI, folder: Folder, diagnoses: Diagnoses, is_over: Cal
         try:
             with opened.use(path) as found:
                 yield found
-        except StoreError as error:
-            if not path.exists():  # deleted while it was read
-                folder.find(unquote(run))
+        except (StoreError, OSError) as error:
+            folder.find(unquote(run))  # which says so where it was deleted meanwhile
             raise Refusal(
                 404, str(error), allowed="runs that can be read.", do="see `problem` in /api/runs."
             ) from error
@@ -134,12 +134,24 @@ def _add_routes(app: FastAPI, folder: Folder, diagnoses: Diagnoses, is_over: Cal
         there = folder.runs()
         if sort == "updated":  # of which the first page can be told without the rest
             order = sorted(there, key=lambda name: (-lines.updated(there[name]), name))
-            shown = [lines.of(name, there[name]) for name in order[offset : offset + limit]]
+            shown = list(
+                lines.all(
+                    {name: there[name] for name in order[offset : offset + limit]}, patience_s=_PATIENCE_S
+                ).values()
+            )
         else:
-            every = [lines.of(name, path) for name, path in there.items()]
+            every = lines.all(there, patience_s=_PATIENCE_S).values()
             shown = sorted(every, key=lambda line: _place(line, sort))[offset : offset + limit]
-        told = [line.to_json() for line in shown]
-        return _json({"folder": str(folder.root), "total": len(there), "runs": told})
+        about = strict_json.dumps(
+            {
+                "schema": 1,
+                "folder": str(folder.root),
+                "total": len(there),
+                "pending": sum(line.partial for line in shown),
+            }
+        )
+        body = f'{about[:-1]}, "runs": [{", ".join(map(lines.text, shown))}]}}'
+        return Response(body.encode(), media_type="application/json")
 
     @app.get("/api/runs/{run}", responses=_answers(schemas.Run), response_class=Response, summary="One run")
     def one(run: RunId) -> Response:

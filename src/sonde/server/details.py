@@ -51,7 +51,7 @@ class Details:
         try:
             with self._opened.use(path) as opened:
                 told |= self._told(line, path, opened)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             told["problem"] = told["problem"] or str(error)
         return told
 

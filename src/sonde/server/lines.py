@@ -1,6 +1,7 @@
 """The table of runs: a line a run, at the price of a few small files each."""
 
-import threading
+import math
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +16,9 @@ from sonde.server.diagnoses import Diagnoses
 from sonde.server.recorded import Recorded, recorded
 from sonde.server.remembered import Remembered
 from sonde.server.stamps import RunStamp, run_stamp
-from sonde.store import layout, notes, states
+from sonde.store import events, layout, notes, states
 from sonde.store.glances import Glance, glance
 from sonde.store.notes import Notes
-from sonde.store.reader import Run
 
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
 """In JSON; in Python it is a float."""
@@ -62,6 +62,7 @@ class Line:
         tags: That people gave it.
         note: That people wrote on it.
         problem: Why it cannot be read, or not wholly.
+        partial: Whether `spark`, `lr` and `step_s` were not read yet.
     """
 
     id: str
@@ -82,6 +83,7 @@ class Line:
     tags: tuple[str, ...] = ()
     note: str = ""
     problem: str | None = None
+    partial: bool = False
 
     def to_json(self) -> dict[str, Json]:
         """As plain data."""
@@ -113,16 +115,23 @@ class Lines:
         self._said: Remembered[_Said] = Remembered(_MOST_LINES)
         self._recorded: Remembered[Recorded] = Remembered(2000)
         self._notes: Remembered[Notes] = Remembered(_MOST_LINES)
+        self._glances: Remembered[Glance] = Remembered(_MOST_LINES)
         self._lines: Remembered[Line] = Remembered(_MOST_LINES)
-        self._making = threading.Lock()
+        self._texts: Remembered[str] = Remembered(_MOST_LINES)
 
     def updated(self, run: Path) -> float:
         """When a run was last written, UTC seconds; 0 where it does not say."""
         updated = self._said_of(run, run_stamp(run)).state.get("updated", 0.0)
         return float(updated)
 
-    def of(self, name: str, run: Path) -> Line:
-        """The line of a run; what cannot be read is said in it."""
+    def of(self, name: str, run: Path, *, until: float = math.inf) -> Line:
+        """The line of a run; what cannot be read is said in it.
+
+        Args:
+            name: Its id.
+            run: Its folder.
+            until: When, by the monotonic clock, only what is known already goes into the line.
+        """
         stamp = run_stamp(run)
         said = self._said_of(run, stamp)
         if said.problem is not None:
@@ -130,7 +139,24 @@ class Lines:
         # The process of a run that is called live may be gone: no file says so.
         ending = states.ending(run, said.state)
         judged = None if said.is_judged else self._diagnoses.known(run, stamp)
-        return self._lines.get(run, (name, stamp, ending, judged), lambda: self._line(name, run, said, stamp, ending))
+        shown = self._glance_of(run, stamp, said, until)
+        key = name, stamp, ending, judged, shown is None
+        return self._lines.get(run, key, lambda: self._line(name, run, said, stamp, ending, shown))
+
+    def all(self, runs: Mapping[str, Path], *, patience_s: float = math.inf) -> dict[str, Line]:
+        """The lines of runs by their ids; one that was deleted since it was listed is left out.
+
+        Args:
+            runs: Their folders by their ids.
+            patience_s: When it is over, lines are partial; whoever asks again gets more of them.
+        """
+        until = time.monotonic() + patience_s
+        found = {name: self.of(name, run, until=until) for name, run in runs.items()}
+        return {name: line for name, line in found.items() if line.problem is None or runs[name].is_dir()}
+
+    def text(self, line: Line) -> str:
+        """A line as JSON; that of a thousand lines takes longer than to look at their runs."""
+        return self._texts.get(line.id, line, lambda: strict_json.dumps(line.to_json()))
 
     def recorded(self, run: Path) -> Recorded:
         """What was found while it was recorded."""
@@ -151,14 +177,23 @@ class Lines:
     def _recorded_of(self, run: Path, stamp: RunStamp) -> Recorded:
         if stamp.events is None:
             return Recorded()
-        return self._recorded.get(run, (stamp.info, stamp.events), lambda: _read_findings(run))
+        return self._recorded.get(run, (stamp.info, stamp.events), lambda: recorded(events.read(run)))
 
     def _notes_of(self, run: Path, stamp: RunStamp) -> Notes:
         if stamp.notes is None:
             return Notes()
         return self._notes.get(run, stamp.notes, lambda: notes.read(run))
 
-    def _line(self, name: str, run: Path, said: _Said, stamp: RunStamp, ending: Ending) -> Line:
+    def _glance_of(self, run: Path, stamp: RunStamp, said: _Said, until: float) -> Glance | None:
+        """The curve and the newest numbers; None where there was no time to read them."""
+        if not said.state.get("steps") and said.state.get("loss") is None:
+            return Glance()
+        key = stamp.info, stamp.state
+        if time.monotonic() < until:
+            return self._glances.get(run, key, lambda: glance(run, points=_POINTS))
+        return self._glances.peek(run, key)
+
+    def _line(self, name: str, run: Path, said: _Said, stamp: RunStamp, ending: Ending, shown: Glance | None) -> Line:
         found = self._recorded_of(run, stamp).findings
         is_judged, not_enough = said.is_judged or bool(found), False
         if not is_judged and (replayed := self._diagnoses.known(run, stamp)) is not None:
@@ -167,7 +202,7 @@ class Lines:
         counted = [finding for finding in found if not held.is_muted(finding.code, finding.first_step)]
         loss, steps = said.state.get("loss"), said.state.get("steps", 0)
         little = not is_judged or not_enough or loss is None or not steps
-        shown: Glance = glance(run, points=_POINTS) if steps or loss is not None else Glance()
+        seen = shown or Glance()
         return Line(
             id=name,
             name=said.name,
@@ -178,14 +213,15 @@ class Lines:
             alarms=alarms_of(counted),
             steps=steps,
             loss=loss,
-            spark=shown.curve,
-            lr=shown.lr,
-            step_s=shown.step_s,
+            spark=seen.curve,
+            lr=seen.lr,
+            step_s=seen.step_s,
             created=said.created,
             updated=said.state.get("updated", 0.0),
             config=said.config,
             tags=held.tags,
             note=held.note,
+            partial=shown is None,
         )
 
 
@@ -221,13 +257,6 @@ def _said(run: Path) -> _Said:
         state=states.read(run),
         problem=None,
     )
-
-
-def _read_findings(run: Path) -> Recorded:
-    try:
-        return recorded(Run(run).events())
-    except StoreError:
-        return Recorded()
 
 
 def flat(config: Json) -> dict[str, Json]:

@@ -22,6 +22,7 @@ from sonde.server.refusals import Refusal
 POLL_S = 0.5
 _BREATH_S = 15.0
 _WINK_S = 0.1
+_PATIENCE_S = 0.5  # a look
 MOST_STREAMS = 64
 MOST_RUNS = 16
 
@@ -186,7 +187,8 @@ class Live:
         return {"run": run, "step": line.steps, "time": newest, "last": values}
 
     def _tables(self, last_id: str) -> Iterator[list[str]]:
-        before = self._lines_now()
+        # What is partial now is told once it was read: a page has just been given as much.
+        before = self._lines.all(self._folder.runs(), patience_s=0)
         # After a break: what was written since is told again, for nobody knows what was heard.
         since = float(last_id) if re.fullmatch(r"\d{1,12}(\.\d{1,6})?", last_id) else None
         missed = [] if since is None else [line for line in before.values() if line.updated >= since - 2 * POLL_S]
@@ -203,7 +205,7 @@ class Live:
         with self._looking:
             at, found = self._table
             if time.monotonic() - at > POLL_S / 2:
-                found = {name: self._lines.of(name, path) for name, path in self._folder.runs().items()}
+                found = self._lines.all(self._folder.runs(), patience_s=_PATIENCE_S)
                 self._table = time.monotonic(), found
             return found
 

@@ -13,6 +13,7 @@ class Runs:
     schema: Literal[1]
     folder: str
     total: int
+    pending: int
     runs: list[Line]
 
 

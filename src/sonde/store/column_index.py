@@ -104,7 +104,7 @@ class ColumnIndex:
 
     def tags(self) -> list[str]:
         """All tags, in the order of their columns."""
-        size = self._file_size()
+        size = self.num_bytes
         if size != self._size:
             self.problem = ""
             self._tags, self._size = read_tags(self._folder, self._note), size
@@ -113,7 +113,9 @@ class ColumnIndex:
     def _note(self, problem: str) -> None:
         self.problem = self.problem or problem
 
-    def _file_size(self) -> int:
+    @property
+    def num_bytes(self) -> int:
+        """The length of the file; 0 where it is not there."""
         try:
             return (self._folder / COLUMNS).stat(follow_symlinks=False).st_size
         except OSError:

@@ -12,6 +12,8 @@ from sonde.store.reader import Run
 from sonde.store.table_reader import TableReader
 
 _ESSENTIAL = "step"
+_SHOWN = ("loss", "lr", "time/step")
+_MUCH = 64 << 10  # bytes of tags: a search costs less than reading all
 
 
 class Glance(NamedTuple):
@@ -28,14 +30,15 @@ def glance(run: Path, *, points: int) -> Glance:
     Never raises for a run that is damaged: what cannot be read is left out.
     """
     table = TableReader(run / layout.TABLES / _ESSENTIAL)
-    loss = table.columns.find("loss")
+    places = _places(table)
+    loss = places.get("loss")
     if loss is None:
         return _from_all(run, points)
     try:
         known = branches.read(run)
         line = branches.line(known, known[-1].number)
         window = table.window(loss, line, None, None, points)
-        columns = {tag: column for tag in ("lr", "time/step") if (column := table.columns.find(tag)) is not None}
+        columns = {tag: column for tag, column in places.items() if tag != "loss"}
         newest = table.latest(list(columns.values()), line)
         tags = list(columns)
         found = {tags[at]: float(newest.value[at]) for at in np.flatnonzero(~is_missing(newest.value)).tolist()}
@@ -44,11 +47,19 @@ def glance(run: Path, *, points: int) -> Glance:
     return Glance(_curve(window.mean.tolist(), window.nonfinite), found.get("lr"), found.get("time/step"))
 
 
+def _places(table: TableReader) -> dict[str, int]:
+    """The columns of the tags that are shown."""
+    if table.columns.num_bytes > _MUCH:
+        found = {tag: table.columns.find(tag) for tag in _SHOWN}
+        return {tag: column for tag, column in found.items() if column is not None}
+    return {tag: column for column, tag in enumerate(table.columns.tags()) if tag in _SHOWN}
+
+
 def _from_all(run: Path, points: int) -> Glance:
     """Of a run that somebody else recorded, with tables of their own."""
     try:
         opened = Run(run)
-        newest = opened.latest(("loss", "lr", "time/step"))
+        newest = opened.latest(_SHOWN)
         told = {tag: point.value for tag, point in newest.items()}
         if "loss" not in told:
             return Glance((), told.get("lr"), told.get("time/step"))

@@ -8,7 +8,6 @@ each column's newest point, then the float32 figures column by column: one serie
 
 import os
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +28,9 @@ FACTOR = 8
 # Whole buckets. Some 60 bytes are made of each cell; with larger pieces the memory of the process would rise with the
 # first segment that is long enough, and the interpreter lock be held for milliseconds.
 _PIECE_CELLS = 1 << 14
+
+# Figures of several columns: up to a megabyte one read costs less than one for each column.
+_READ_AT_ONCE = 1 << 18
 
 _HEADER = struct.Struct("<8sIIQII")  # magic, version, columns, rows, figures a bucket, reserved
 _MAGIC = b"SONDEPYR"
@@ -255,31 +257,40 @@ class Pyramid:
         finite, nonfinite = self._counts(figures, size, bucket)
         return Window(starts, figures[0], figures[1], figures[2], finite, nonfinite), bucket
 
-    def means(self, columns: Sequence[int], max_rows: int) -> Means:
-        """The means of several columns at the level that `level` would take: of a picture that has a row a column."""
+    def means(self, columns: npt.NDArray[np.intp], max_rows: int) -> Means:
+        """The means of some columns at the level that `level` would take: of a picture that has a row a column."""
         number, bucket = self._level_of(max_rows)
-        size, before, buckets = self._sizes[number], sum(self._sizes[:number]), sum(self._sizes)
-        rows = _sizes(self.rows, bucket, size)
-        mean = np.empty((len(columns), size), np.float32)
-        finite = np.broadcast_to(rows.astype(np.float32), mean.shape)
-        nonfinite: Float32 = np.zeros((1, 1), np.float32)
-        if self._figures == 5:
-            finite, nonfinite = np.empty_like(mean), np.empty_like(mean)
-        for place, column in enumerate(columns):
-            if not 0 <= column < self.num_columns:
-                raise ValueError("it has fewer columns than its segment says.")
-            column_at = self._data_at + 4 * (column * self._figures * buckets + before)
-            mean[place] = self._figure(column_at + 4 * buckets, size)
-            if self._figures == 5:
-                finite[place] = self._figure(column_at + 12 * buckets, size)
-                nonfinite[place] = self._figure(column_at + 16 * buckets, size)
-        if self._figures == 5 and not all(bool(((n >= 0) & (n <= bucket)).all()) for n in (finite, nonfinite)):
-            raise ValueError("a bucket counts values that it cannot have.")
-        return Means(self._starts(number), mean, finite, np.broadcast_to(nonfinite, mean.shape))
+        size, before = self._sizes[number], sum(self._sizes[:number])
+        if not len(columns) or columns.min() < 0 or columns.max() >= self.num_columns:
+            raise ValueError("it has fewer columns than its segment says.")
+        if self._figures == 3:
+            mean = self._figures_of(columns, 1, 2, before, size)[:, 0]
+            rows = _sizes(self.rows, bucket, size).astype(np.float32)
+            finite, nonfinite = np.broadcast_to(rows, mean.shape), np.broadcast_to(np.float32(0), mean.shape)
+        else:
+            mean, _, finite, nonfinite = self._figures_of(columns, 1, 5, before, size).swapaxes(0, 1)
+            if not all(bool(((count >= 0) & (count <= bucket)).all()) for count in (finite, nonfinite)):
+                raise ValueError("a bucket counts values that it cannot have.")
+        return Means(self._starts(number), mean, finite, nonfinite)
 
-    def first_steps(self) -> Int64:
-        """The step of every 64th row, from the first on."""
-        return self._starts(0)
+    def _figures_of(
+        self, columns: npt.NDArray[np.intp], low: int, high: int, before: int, size: int
+    ) -> npt.NDArray[np.float32]:
+        """Some figures of some columns at one level: (columns, figures, buckets)."""
+        buckets = sum(self._sizes)
+        first, num = int(columns.min()), int(columns.max() - columns.min()) + 1
+        if num * self._figures * buckets <= max(_READ_AT_ONCE, 8 * len(columns) * size):
+            data = os.pread(
+                self._fd, 4 * num * self._figures * buckets, self._data_at + 4 * first * self._figures * buckets
+            )
+            whole = np.frombuffer(data, "<f4").reshape(num, self._figures, buckets)
+            return whole[columns - first, low:high, before : before + size]
+        found = np.empty((len(columns), high - low, size), np.float32)
+        for place, column in enumerate(columns.tolist()):
+            for figure in range(low, high):
+                at = self._data_at + 4 * ((column * self._figures + figure) * buckets + before)
+                found[place, figure - low] = np.frombuffer(os.pread(self._fd, 4 * size, at), "<f4")
+        return found
 
     def _level_of(self, max_rows: int) -> tuple[int, int]:
         number, bucket = 0, BASE_ROWS
@@ -290,9 +301,6 @@ class Pyramid:
     def _starts(self, number: int) -> Int64:
         size, before = self._sizes[number], sum(self._sizes[:number])
         return np.frombuffer(os.pread(self._fd, 8 * size, self._starts_at + 8 * before), "<i8")
-
-    def _figure(self, offset: int, size: int) -> npt.NDArray[np.float32]:
-        return np.frombuffer(os.pread(self._fd, 4 * size, offset), "<f4")
 
     def _counts(self, figures: list[npt.NDArray[np.float32]], size: int, bucket: int) -> tuple[Int64, Int64]:
         if self._figures == 5:

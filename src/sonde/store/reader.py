@@ -12,11 +12,9 @@ import numpy as np
 
 from sonde.core.errors import FormatError, StoreError, TagNotFound
 from sonde.core.frames import Columns, Float32, Frame, is_missing
-from sonde.core.json_fields import known, mapping, member, text, whole
 from sonde.core.model_table import ModelTable
 from sonde.core.records import Branch, Ending, Event, Float64, Int64, Point, Series, State, Window
-from sonde.core.strict_json import to_number
-from sonde.store import branches, layout, opening, states
+from sonde.store import branches, events, layout, opening, states
 from sonde.store.heat import Heat, heat
 from sonde.store.table_reader import Stretch, TableReader
 from sonde.store.table_view import outer_join
@@ -329,18 +327,8 @@ class Run:
     def events(self, kind: str | None = None) -> list[Event]:
         """Everything that happened, in order, or what is of one kind."""
         path = self.path / layout.EVENTS
-        problem = functools.partial(self._problems.__setitem__, str(path))
-        found = []
-        for line in layout.read_lines(path, depth=layout.IN_RUN, problem=problem):
-            try:
-                said = known(line, _EVENT, problem)
-                own = member(said, "kind", text)
-            except FormatError as error:
-                problem(f"an event is damaged: {error}")
-                continue
-            if kind in (None, own):
-                found.append(Event(own, said.get("time") or 0.0, said.get("step"), said.get("data") or {}))
-        return found
+        found = events.read(self.path, functools.partial(self._problems.__setitem__, str(path)))
+        return found if kind is None else [event for event in found if event.kind == kind]
 
     def follow(self, *, poll_s: float = 0.5, from_start: bool = True) -> Iterator[Frame]:
         """Rows of all tables as they come, until the run ends.
@@ -438,9 +426,6 @@ class Run:
         near = difflib.get_close_matches(tag, tags[:10_000], n=3) or tags[:3]
         more = f" and {len(tags) - len(near)} more" if len(tags) > len(near) else ""
         return ", ".join(map(repr, near)) + more if tags else "none yet"
-
-
-_EVENT = {"time": to_number, "step": lambda value: None if value is None else whole(value), "data": mapping}
 
 
 def _tags_of(tables: Sequence[TableReader]) -> set[str]:

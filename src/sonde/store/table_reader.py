@@ -6,6 +6,7 @@ is damaged or was never copied is left out and named in `problems`.
 """
 
 import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from sonde.store import layout
 from sonde.store.column_index import ColumnIndex
 from sonde.store.pyramid import BASE_ROWS, Means, Newest, Pyramid, newest
 from sonde.store.row_log import RowLog
-from sonde.store.segments import BlockFile, Segment, block_path, read_footer, read_segment
+from sonde.store.segments import BlockFile, Segment, block_path, read_segment
 from sonde.store.zoom import join, pick, single, zoom
 
 T = TypeVar("T")
@@ -28,7 +29,9 @@ T = TypeVar("T")
 _TRIES = 1000
 _FREE_BYTES = 256 << 20
 _MOST_PACKED = 1000
-_CELLS_AT_ONCE = 1 << 24  # 64 MB: rows of several columns, read only to be summed up
+# Cells of several columns that are read only to be summed up: of the rows that are shown (0.1 s), and of a segment of
+# which few are (64 MB).
+_CELLS_SHOWN, _CELLS_AT_ONCE = 1 << 22, 1 << 24
 _COLUMN_BYTES = 40  # in a footer and the header of a page, however well the column packs
 _GOES_BACK = "its steps go back, which those of one line never do."
 _LAST_STEP = np.iinfo(np.int64).max
@@ -68,11 +71,6 @@ class Part:
 
 # Segments never change, but a run may be deleted and recorded anew at the same place: the identity of the file is part
 # of the key.
-@functools.lru_cache(maxsize=64)
-def _footer_of(path: str, _: tuple[int, int]) -> Any:
-    return read_footer(path)
-
-
 @functools.lru_cache(maxsize=4096)
 def _segment_of(path: Path, _: tuple[int, int]) -> Segment:
     return read_segment(path)
@@ -87,7 +85,7 @@ def _identity(path: Path) -> tuple[int, int]:
 def _ticks_of(path: Path, _: tuple[int, int], rows: int) -> tuple[Int64, Float64]:
     """Step and time of every 64th row of a segment, and of its last: some 60 kB of the longest there is."""
     file = block_path(path, 0)
-    with BlockFile(file, bins=1, footer=_footer(file)) as block:
+    with _block(file, 1) as block:
         if block.num_rows != rows:
             raise FormatError(f"it has {block.num_rows} rows, its {layout.SEGMENT} says {rows}.")
         step, time = block.steps(), block.times()
@@ -95,8 +93,22 @@ def _ticks_of(path: Path, _: tuple[int, int], rows: int) -> tuple[Int64, Float64
     return step[at], time[at]
 
 
-def _footer(path: Path) -> Any:
-    return _footer_of(str(path), _identity(path))
+_MOST_FOOTERS = 64
+_footers: dict[tuple[str, tuple[int, int]], Any] = {}
+_footers_lock = threading.Lock()
+
+
+def _block(path: Path, bins: int) -> BlockFile:
+    """A block, opened once where its footer is not known yet."""
+    key = str(path), _identity(path)
+    with _footers_lock:
+        footer = _footers.pop(key, None)  # and last again below: the one that was not used for longest goes first
+    block = BlockFile(path, bins=bins, footer=footer)
+    with _footers_lock:
+        _footers[key] = block.footer
+        while len(_footers) > _MOST_FOOTERS:
+            del _footers[next(iter(_footers))]
+    return block
 
 
 def _segment(path: Path) -> Segment:
@@ -241,20 +253,14 @@ class TableReader:
         return Rows(log.steps(), log.times(), values)
 
     def _segment_rows(self, path: Path, segment: Segment, columns: Sequence[int], question: _Question) -> Rows:
-        by_block: dict[int, list[tuple[int, int]]] = {}
-        for i, column in enumerate(columns):
-            if column < segment.columns:
-                number, place = divmod(column, segment.block_columns)
-                by_block.setdefault(number, []).append((i, place))
-        if not by_block:
-            by_block[0] = []  # the steps and times are in every block
+        by_block = _by_block(segment, columns) or {0: []}  # the steps and times are in every block
         files = [block_path(path, number) for number in by_block]
         stored = sum(file.stat(follow_symlinks=False).st_size for file in files)
         question.take(segment.rows * (16 + 4 * self.bins * len(columns)), stored)
         values = np.full((len(columns), segment.rows * self.bins), MISSING, np.float32)
         step = time = None
         for file, wanted in zip(files, by_block.values(), strict=True):
-            with BlockFile(file, bins=self.bins, footer=_footer(file)) as block:
+            with _block(file, self.bins) as block:
                 if block.num_rows != segment.rows:
                     raise FormatError(f"it has {block.num_rows} rows, its {layout.SEGMENT} says {segment.rows}.")
                 if step is None:
@@ -264,6 +270,18 @@ class TableReader:
         assert step is not None
         assert time is not None
         return Rows(step, time, values)
+
+    def _segment_column(self, path: Path, segment: Segment, column: int, question: _Question) -> tuple[Int64, Float32]:
+        """The steps and values of one series, without the times, which no picture needs."""
+        number, place = divmod(column, segment.block_columns)
+        file = block_path(path, number)
+        question.take(segment.rows * 12, file.stat(follow_symlinks=False).st_size)
+        with _block(file, 1) as block:
+            if block.num_rows != segment.rows:
+                raise FormatError(f"it has {block.num_rows} rows, its {layout.SEGMENT} says {segment.rows}.")
+            step, values = block.steps(), block.column(place)
+        _check_order(step)
+        return step, values
 
     def window(self, column: int, line: Sequence[Stretch], start: int | None, end: int | None, points: int) -> Window:
         """A series in at most `points` buckets."""
@@ -332,10 +350,12 @@ class TableReader:
                 window := self._level(part.path, segment, column, start, last, max_rows, question)
             ):
                 return window
-        rows = self._part_rows(part, [column], start, end, question)
-        if rows is None:
-            return None
-        return single(rows.step, rows.values[0])
+        if part.is_log:
+            rows = self._part_rows(part, [column], start, end, question)
+            return None if rows is None else single(rows.step, rows.values[0])
+        step, values = self._segment_column(part.path, segment, column, question)
+        low, high = _span(step, start, last)
+        return single(step[low:high], values[low:high])
 
     def _level(
         self,
@@ -358,21 +378,19 @@ class TableReader:
         if (start is None or start <= segment.first_step) and last >= segment.last_step:
             return pick(window, np.flatnonzero(window.finite + window.nonfinite))
         # The window ends inside of the segment: whole buckets where they fit, rows at the ends.
-        rows = self._segment_rows(path, segment, [column], question)
-        low = 0 if start is None else int(np.searchsorted(rows.step, start, side="left"))
-        high = int(np.searchsorted(rows.step, last, side="right"))
+        step, values = self._segment_column(path, segment, column, question)
+        low, high = _span(step, start, last)
         first = -(-low // bucket)
         end = len(window.step) if high == segment.rows else high // bucket
         if first >= end:
             return None
         inside = np.flatnonzero(window.finite[first:end] + window.nonfinite[first:end]) + first
         before, behind = slice(low, first * bucket), slice(end * bucket, high)
-        values = rows.values[0]
         return join(
             [
-                single(rows.step[before], values[before]),
+                single(step[before], values[before]),
                 pick(window, inside),
-                single(rows.step[behind], values[behind]),
+                single(step[behind], values[behind]),
             ]
         )
 
@@ -390,7 +408,10 @@ class TableReader:
         self, columns: Sequence[int], line: Sequence[Stretch], start: int | None, end: int | None, points: int
     ) -> Means:
         parts = self.parts(line)
-        max_rows = max(1, self._rows_between(parts, start, end) // points)
+        num_rows = self._rows_between(parts, start, end)
+        max_rows = max(1, num_rows // points)
+        if num_rows * len(columns) > _CELLS_SHOWN:
+            max_rows = max(max_rows, BASE_ROWS)
         question = _Question()
         pieces = []
         for part in parts:
@@ -436,30 +457,26 @@ class TableReader:
 
     def _level_means(self, path: Path, segment: Segment, columns: Sequence[int], max_rows: int) -> Means | None:
         """All columns from the pyramids of their blocks; None where one of these cannot be read."""
-        by_block: dict[int, list[tuple[int, int]]] = {}
-        for i, column in enumerate(columns):
-            if column < segment.columns:
-                number, place = divmod(column, segment.block_columns)
-                by_block.setdefault(number, []).append((i, place))
-        step: Int64 | None = None
-        found: list[Float32] = []
+        wanted = np.asarray(columns)
+        at = np.flatnonzero(wanted < segment.columns)
+        number, place = np.divmod(wanted[at], segment.block_columns)
+        found: Means | None = None
         try:
-            for number, wanted in (by_block or {0: []}).items():
-                with Pyramid(block_path(path, number, "pyramid")) as pyramid:
+            for block in np.unique(number).tolist():
+                own = number == block
+                with Pyramid(block_path(path, block, "pyramid")) as pyramid:
                     if pyramid.rows != segment.rows:
                         return None
-                    part = pyramid.means([place for _, place in wanted], max_rows)
-                if step is None:
-                    step = part.step
-                    found = [np.full((len(columns), len(step)), fill, np.float32) for fill in (np.nan, 0, 0)]
-                at = [i for i, _ in wanted]
-                for whole, own in zip(found, part[1:], strict=True):
-                    whole[at] = own
+                    part = pyramid.means(place[own], max_rows)
+                if found is None:
+                    _check_order(part.step)
+                    shape = len(columns), len(part.step)
+                    found = Means(part.step, *(np.full(shape, fill, np.float32) for fill in (np.nan, 0, 0)))
+                for whole, figures in zip(found[1:], part[1:], strict=True):
+                    whole[at[own]] = figures
         except (OSError, ValueError):
             return None  # torn or not copied: the rows are read instead
-        assert step is not None
-        _check_order(step)
-        return Means(step, *found)
+        return found
 
     def clock(self, line: Sequence[Stretch]) -> tuple[Int64, Float64]:
         """When steps were: step and time of the first row of each 64 and of the last of each part; of logs all.
@@ -504,34 +521,36 @@ class TableReader:
 
     def _fill_latest(self, part: Part, columns: Sequence[int], found: Newest, open_: Any) -> None:
         wanted = np.flatnonzero(open_)
-        for first, piece in self._latest_of(part, [columns[i] for i in wanted.tolist()]):
-            at = wanted[first : first + len(piece.value)]
+        for places, piece in self._latest_of(part, [columns[i] for i in wanted.tolist()]):
+            at = wanted[places]
             there = ~is_missing(piece.value)
             at = at[there]
             found.value[at], found.step[at], found.time[at] = piece.value[there], piece.step[there], piece.time[there]
             open_[at] = False
 
-    def _latest_of(self, part: Part, columns: Sequence[int]) -> Iterator[tuple[int, Newest]]:
-        """The newest points of some columns of a part, with the place of the first."""
+    def _latest_of(self, part: Part, columns: Sequence[int]) -> Iterator[tuple[list[int], Newest]]:
+        """The newest points of some columns of a part, with their places among these columns."""
         if not part.is_log:
             segment = self._segment(part)
             if segment.last_step < part.end_step:
-                for i, column in enumerate(columns):
-                    if column < segment.columns:
-                        yield i, self._newest_in(part.path, segment, column)
+                for number, wanted in _by_block(segment, columns).items():
+                    yield [i for i, _ in wanted], self._newest_in(part.path, segment, number, wanted)
                 return
         rows = self._part_rows(part, columns, None, None, _Question())
         if rows is not None and len(rows.step):
-            yield 0, newest(rows.step, rows.time, rows.values)
+            yield list(range(len(columns))), newest(rows.step, rows.time, rows.values)
 
-    def _newest_in(self, path: Path, segment: Segment, column: int) -> Newest:
-        number, place = divmod(column, segment.block_columns)
+    def _newest_in(self, path: Path, segment: Segment, number: int, wanted: Sequence[tuple[int, int]]) -> Newest:
         try:
             with Pyramid(block_path(path, number, "pyramid")) as pyramid:
+                at = np.array([place for _, place in wanted])
+                if at.max() >= pyramid.num_columns:
+                    raise ValueError("it has fewer columns than its segment says.")
                 points = pyramid.newest()
-                return Newest(*(getattr(points, name)[place : place + 1] for name in ("value", "step", "time")))
-        except (OSError, ValueError):
-            rows = self._segment_rows(path, segment, [column], _Question())
+                return Newest(points.value[at], points.step[at], points.time[at])
+        except (OSError, ValueError):  # torn or not copied: the rows are read instead
+            columns = [number * segment.block_columns + place for _, place in wanted]
+            rows = self._segment_rows(path, segment, columns, _Question())
             return newest(rows.step, rows.time, rows.values)
 
     def newest(self, line: Sequence[Stretch]) -> Newest:
@@ -686,6 +705,16 @@ def _why(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
+def _by_block(segment: Segment, columns: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+    """By block of a segment: which of the columns it holds, each as its place among them and in the block."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for i, column in enumerate(columns):
+        if column < segment.columns:
+            number, place = divmod(column, segment.block_columns)
+            found.setdefault(number, []).append((i, place))
+    return found
+
+
 def _check_width(path: Path, segment: Segment) -> None:
     """Before as many things are made as the segment says it has columns."""
     stored = sum(block_path(path, number).stat(follow_symlinks=False).st_size for number in range(segment.num_blocks))
@@ -698,10 +727,15 @@ def _check_order(step: Int64) -> None:
         raise FormatError(_GOES_BACK)
 
 
+def _span(step: Int64, start: int | None, last: int) -> tuple[int, int]:
+    """The rows from `start` to `last`, both included: the first, and one behind the last."""
+    low = 0 if start is None else int(np.searchsorted(step, start, side="left"))
+    return low, int(np.searchsorted(step, last, side="right"))
+
+
 def _cut(rows: Rows, start: int | None, last: int, bins: int) -> Rows:
     _check_order(rows.step)
-    low = 0 if start is None else int(np.searchsorted(rows.step, start, side="left"))
-    high = int(np.searchsorted(rows.step, last, side="right"))
+    low, high = _span(rows.step, start, last)
     if low == 0 and high == len(rows.step):
         return rows
     return Rows(rows.step[low:high], rows.time[low:high], rows.values[:, low * bins : high * bins])
