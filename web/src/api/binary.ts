@@ -20,7 +20,7 @@ export interface Matrix {
   values: Float32Array;
   steps: number[];
   names: string[];
-  modules: string[];
+  modules: (string | null)[];
   edges: number[];
 }
 
@@ -40,8 +40,8 @@ interface MatrixHeader {
   offset: number;
   steps?: number[];
   names?: string[];
-  modules?: string[];
-  edges?: (number | string)[];
+  modules?: (string | null)[];
+  edges?: (number | string)[] | null;
 }
 
 export function readColumns(buffer: ArrayBuffer): Columns[] {
@@ -66,9 +66,9 @@ export function readColumns(buffer: ArrayBuffer): Columns[] {
 
 export function readMatrix(buffer: ArrayBuffer): Matrix {
   const { header, start } = readHeader<MatrixHeader>(buffer);
-  const { rows, columns, offset, steps = [], names = [], modules = [], edges = [] } = header;
+  const { rows, columns, offset, steps = [], names = [], modules = [], edges } = header;
   const values = new Float32Array(buffer, start + offset, rows * columns);
-  return { rows, columns, values, steps, names, modules, edges: edges.map(Number) };
+  return { rows, columns, values, steps, names, modules, edges: (edges ?? []).map(Number) };
 }
 
 function readHeader<T>(buffer: ArrayBuffer): { header: T; start: number } {

@@ -3,14 +3,13 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Menu } from "../parts/menu";
-import { useTheme } from "../theming/theme";
+import { colour, useTheme } from "../theming/theme";
 import { quantity } from "../words/quantities";
 import { wantsLog } from "./axes";
 import { chartCsv } from "./csv";
 import { save, savePng } from "./downloads";
 import { extent, type ChartContent, type Line } from "./lines";
 import { openPlot, type OpenPlot } from "./plot";
-import { lastFinite } from "./points";
 import { stepLabel } from "./axes";
 import type { Range } from "./ranges";
 import { chartSvg } from "./svg";
@@ -27,10 +26,12 @@ export interface ChartProps extends Partial<Omit<ChartContent, "title" | "lines"
   /** "auto": by how far the values are apart. */
   log?: boolean | "auto";
   tall?: boolean;
+  /** Where the values of the lines stand: beside the title, below the chart, or beside it without names. */
+  legend?: "beside" | "below" | "unnamed";
 }
 
 export function Chart(props: ChartProps): JSX.Element {
-  const { title, explained = "", lines, group, onRange, empty = "Nothing was measured here.", tall = false } = props;
+  const { title, explained = "", lines, group, onRange, empty = "Nothing was measured here.", tall = false, legend = "beside" } = props;
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<OpenPlot | null>(null);
   const readout = useRef<HTMLDivElement>(null);
@@ -59,7 +60,7 @@ export function Chart(props: ChartProps): JSX.Element {
     if (!place.current || !hasPoints) return;
     const events = {
       onRange: (range: Range | null) => current.current.onRange(range),
-      onCursor: (x: number | null, values: (number | null)[]) => write(readout.current, current.current.content, x, values),
+      onCursor: (x: number | null, values: (number | null)[]) => write(readout.current, current.current.content, legend, x, values),
     };
     const element = place.current;
     const opened = openPlot(element, current.current.content, group, events);
@@ -74,7 +75,7 @@ export function Chart(props: ChartProps): JSX.Element {
   }, [shownTheme, hasPoints, group]);
   useEffect(() => {
     plot.current?.update(content);
-    write(readout.current, content, null, []);
+    write(readout.current, content, legend, null, []);
   });
 
   return (
@@ -83,31 +84,32 @@ export function Chart(props: ChartProps): JSX.Element {
         <span class="title" title={explained}>
           {title}
         </span>
-        <div class="readout" ref={readout} />
+        {legend === "below" ? <span class="readout" /> : <div class="readout" ref={readout} />}
         {hasPoints && (
           <Menu label={`More of ${title}`}>
             <button onClick={() => chooseLog(!isLog)}>{isLog ? "Linear scale" : "Logarithmic scale"}</button>
             <button onClick={() => plot.current && savePng(plot.current.canvas(), title)}>Save as PNG</button>
-            <button onClick={() => save(chartSvg(content), `${title}.svg`, "image/svg+xml")}>Save as SVG</button>
+            <button onClick={() => save(chartSvg(content, colour), `${title}.svg`, "image/svg+xml")}>Save as SVG</button>
             <button onClick={() => save(chartCsv(content), `${title}.csv`, "text/csv")}>Save as CSV</button>
           </Menu>
         )}
       </figcaption>
       {hasPoints ? <div class="plot" ref={place} /> : <p class="empty">{empty}</p>}
+      {legend === "below" && <div class="readout below" ref={readout} />}
     </figure>
   );
 }
 
 /** The values under the crosshair, else the last ones: written by hand, as it happens with every move of the mouse. */
-function write(place: HTMLElement | null, content: ChartContent, x: number | null, values: (number | null)[]): void {
+function write(place: HTMLElement | null, content: ChartContent, legend: string, x: number | null, values: (number | null)[]): void {
   if (!place) return;
   const items = content.lines.slice(0, 8).map((line, i) => {
-    const value = x === null ? lastFinite(line.points.mean) : (values[i] ?? null);
+    const value = x === null ? lastOf(line.points.mean) : (values[i] ?? null);
     const item = document.createElement("span");
-    item.className = "value";
+    item.className = value !== null && !Number.isFinite(value) ? "value lost" : "value";
     const swatch = document.createElement("i");
     swatch.className = `swatch ${line.colour}`;
-    const label = content.lines.length > 1 ? `${line.label} ` : "";
+    const label = content.lines.length > 1 && legend !== "unnamed" ? `${line.label} ` : "";
     item.append(swatch, label, value === null ? "–" : quantity(value, content.unit));
     return item;
   });
@@ -119,3 +121,5 @@ function write(place: HTMLElement | null, content: ChartContent, x: number | nul
   }
   place.replaceChildren(...items);
 }
+
+const lastOf = (values: ArrayLike<number>): number | null => (values.length ? values[values.length - 1] : null);

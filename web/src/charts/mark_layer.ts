@@ -25,7 +25,7 @@ export class MarkLayer {
   drawPhases(plot: uPlot): void {
     const { ctx, bbox } = plot;
     ctx.save();
-    ctx.font = `${10 * devicePixelRatio}px system-ui, sans-serif`;
+    setFont(ctx);
     for (const [i, { phase, from, to }] of this.content().phases.entries()) {
       const [left, right] = clipped(plot, from, to);
       if (right <= left) continue;
@@ -63,7 +63,7 @@ export class MarkLayer {
       ctx.setLineDash([4 * devicePixelRatio, 4 * devicePixelRatio]);
       ctx.lineWidth = devicePixelRatio;
       stroke(ctx, bbox.left, y, bbox.left + bbox.width, y);
-      ctx.font = `${10 * devicePixelRatio}px system-ui, sans-serif`;
+      setFont(ctx);
       ctx.fillText(level.label, bbox.left + 6 * devicePixelRatio, y - 4 * devicePixelRatio);
     }
     ctx.setLineDash([]);
@@ -109,6 +109,13 @@ function drawStem(plot: uPlot, cluster: MarkCluster): void {
   ctx.setLineDash(cluster.severity === "info" ? [2 * devicePixelRatio, 4 * devicePixelRatio] : []);
   stroke(ctx, x, bbox.top, x, bbox.top + bbox.height);
   ctx.setLineDash([]);
+}
+
+/** uPlot leaves its own alignment behind. */
+function setFont(ctx: CanvasRenderingContext2D): void {
+  ctx.font = `${10 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "alphabetic";
 }
 
 function stroke(ctx: CanvasRenderingContext2D, x0: number, y0: number, x1: number, y1: number): void {

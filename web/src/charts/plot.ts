@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { align, type Cell } from "./alignment";
-import { axisLabel } from "./axes";
+import { axisLabel, logTicks } from "./axes";
 import { drawn, type ChartContent, type DrawnLine } from "./lines";
 import { MarkLayer } from "./mark_layer";
 import type { Range } from "./ranges";
@@ -70,6 +70,7 @@ export function openPlot(place: HTMLElement, first: ChartContent, group: string,
           size: Y_AXIS_WIDTH,
           gap: 4,
           space: 28,
+          ...(content.log ? { splits: (plot, _, low, high) => logTicks(low, high, plot.height / 28) } : {}),
           values: (_, places) => places.map((value) => (value === null ? "" : axisLabel(value, content.unit))),
         },
       ],

@@ -8,7 +8,7 @@ export const SMOOTHINGS = [0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2];
 /**
  * The exponential moving average with a half-life in units of x; it begins at the first finite value.
  *
- * NaN and infinite values are left out: the average stays where it was.
+ * NaN and infinite values are left out: there is no average there, and it goes on behind them.
  */
 export function smooth(points: Points, halfLife: number): Float64Array {
   const smoothed = new Float64Array(points.x.length);
@@ -20,7 +20,7 @@ export function smooth(points: Points, halfLife: number): Float64Array {
       average = kept * (average || 0) + (1 - kept) * value;
       before = points.x[i];
     }
-    smoothed[i] = average;
+    smoothed[i] = Number.isFinite(value) ? average : NaN;
   }
   return smoothed;
 }

@@ -1,13 +1,12 @@
 /** A chart as an SVG file that needs nothing else: colours are written into it. */
 
-import { colour } from "../theming/theme";
 import { axisLabel, logTicks, ticks } from "./axes";
 import { drawn, type ChartContent, type DrawnLine } from "./lines";
 
 const [WIDTH, HEIGHT] = [800, 360];
 const BOX = { left: 64, top: 40, right: 784, bottom: 324 };
 
-export function chartSvg(content: ChartContent, paint: (name: string) => string = colour): string {
+export function chartSvg(content: ChartContent, paint: (name: string) => string): string {
   const { from, to } = content.range ?? content.whole;
   const lines = content.lines.map(drawn);
   const [low, high] = limits(lines, from, to, content.log);

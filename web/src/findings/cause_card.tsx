@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import type { Finding, Remedy } from "../api/types";
 import { Words } from "../markdown/markdown";
 import { toFinding, toLayers } from "../routing/navigation";
-import { causeMeaning, causeTitle } from "../words/meanings";
+import { causeMeaning, causeTitle, sentence } from "../words/meanings";
 import { percent, whole } from "../words/quantities";
 import { stepsPhrase, wherePhrase, type Cause } from "./groups";
 import { Sign } from "./severity";
@@ -23,9 +23,9 @@ export function CauseCard({ run, cause, isFirst, chosen }: { run: string; cause:
         <span class="since">since step {whole(group.first_step)}{group.open ? "" : ", over"}</span>
         {group.cause !== null && <Confidence share={group.confidence} />}
       </summary>
-      {meaning && <p class="meaning">{capital(meaning)}.</p>}
+      {meaning && <p class="meaning">{sentence(meaning)}</p>}
       {group.place && <Place run={run} place={group.place} step={group.first_step} />}
-      {group.because && <p class="because"><Words text={capital(group.because)} />.</p>}
+      {group.because && <p class="because"><Words text={sentence(group.because)} /></p>}
       <Remedies remedies={group.remedies} />
       <Symptoms run={run} symptoms={symptoms} chosen={chosen} />
       {group.others.length > 0 && (
@@ -65,7 +65,7 @@ export function Remedies({ remedies }: { remedies: Remedy[] }): JSX.Element | nu
       <ol>
         {remedies.map((remedy, i) => (
           <li key={i}>
-            <Words text={remedy.text} />
+            <Words text={remedy.text.charAt(0).toUpperCase() + remedy.text.slice(1)} />
             {remedy.safety !== "advice" && <span class="tag" title="Sonde can do this">{remedy.safety}</span>}
           </li>
         ))}
@@ -104,5 +104,3 @@ export function FindingLine({ run, finding, isChosen }: { run: string; finding: 
     </a>
   );
 }
-
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

@@ -13,7 +13,7 @@ export function DiagnosisPanel({ run, chosen }: { run: Run; chosen: string }): J
   return (
     <section class="diagnosis" aria-label="Diagnosis">
       <header class={`verdict ${run.verdict}`}>
-        <Sign of={run.verdict} />
+        <Sign of={run.verdict === "info" ? "healthy" : run.verdict} />
         <div>
           <h2>{headline(run, told)}</h2>
           <p>{detail(run, told)}</p>

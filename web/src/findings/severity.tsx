@@ -29,7 +29,7 @@ export function VerdictMark({ verdict, short = false }: { verdict: Verdict; shor
   const word = verdictWord(verdict);
   return (
     <span class={`verdict-mark ${verdict}`} title={word}>
-      <Sign of={verdict} />
+      <Sign of={verdict === "info" ? "healthy" : verdict} />
       {short ? (verdict === "info" ? "healthy" : verdict === "unknown" ? "too little" : word) : word}
     </span>
   );

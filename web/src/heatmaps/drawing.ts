@@ -111,6 +111,7 @@ function drawProfile(ctx: CanvasRenderingContext2D, content: MapContent): void {
   for (let at = 0; at < rows; at++) {
     const value = values[at * columns + column];
     if (Number.isNaN(value)) continue;
+    if (shading.log && value === 0) continue;
     const length = Number.isFinite(value) ? Math.max(1.5, share(value, shading) * (right - profile)) : right - profile;
     ctx.fillStyle = colour(Number.isFinite(value) ? (at === row ? "second" : "main") : "critical");
     const bar = Math.max(tall > 4 ? tall - 2 : tall, 0.5);

@@ -28,5 +28,5 @@ export function nearestColumn(steps: ArrayLike<number>, step: number): number {
 
 /** Height of a map: rows as high as names need, as long as the screen has room. */
 export function mapHeight(rows: number, room: number): number {
-  return Math.round(Math.max(Math.min(rows * 18, room), Math.min(140, room)));
+  return Math.round(Math.max(Math.min(rows * 22, room), Math.min(140, room)));
 }

@@ -30,7 +30,7 @@ export interface HeatMapProps {
 }
 
 export function HeatMap(props: HeatMapProps): JSX.Element {
-  const { title, unit, values, rows, columns, names, steps, column, row, onPick, room = 620 } = props;
+  const { title, unit, values, rows, columns, names, steps, column, row, onPick, room = usualRoom() } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
   const [hover, setHover] = useState<{ column: number; row: number } | null>(null);
@@ -92,6 +92,9 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
   );
 }
 
+/** So high that what is below the map can be seen to be there. */
+const usualRoom = (): number => Math.max(260, Math.min(620, innerHeight * 0.58));
+
 function tell(cell: { column: number; row: number }, { names, steps, values, columns, unit }: HeatMapProps): JSX.Element {
   const value = values[cell.row * columns + cell.column];
   return (
@@ -108,6 +111,7 @@ function Scale({ shading, unit }: { shading: Shading; unit: string }): JSX.Eleme
   const stops = Array.from({ length: 24 }, (_, i) => Math.round((i / 23) * 255));
   return (
     <div class="scale" title={shading.log ? "logarithmic" : "linear"}>
+      {shading.log && <span title="Exactly zero"><i class="zero" /> 0</span>}
       <span>{quantity(Number(valueAt(0, shading).toPrecision(2)), unit)}</span>
       <svg viewBox="0 0 24 1" preserveAspectRatio="none" aria-hidden="true">
         {stops.map((at, i) => (

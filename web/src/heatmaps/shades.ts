@@ -14,15 +14,18 @@ const OUTLIERS = 0.005;
 /** Stops of viridis (Smith and van der Walt, 2015), from low to high. */
 const STOPS = ["#440154", "#482878", "#3e4a89", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6dcd59", "#b4de2c", "#fde725"];
 
+/** Of exact zeros on a logarithmic scale, where they have no place: dead layers are black. */
+export const NOTHING: [number, number, number] = [0, 0, 0];
+
 /** 256 colours as [red, green, blue] each. */
 export const PALETTE: Uint8ClampedArray = palette();
 
-/** The scale of all finite values of a matrix; logarithmic where they are all positive, or zero, and far apart. */
+/** The scale of all finite values of a matrix; logarithmic where none is negative and those above zero are far apart. */
 export function shadingOf(values: ArrayLike<number>): Shading {
   const finite = Float64Array.from(Array.from(values).filter(Number.isFinite)).sort();
   if (!finite.length) return { log: false, low: 0, high: 1 };
   const positive = finite.filter((value) => value > 0);
-  const isLog = finite[0] >= 0 && positive.length > finite.length / 2 && wantsLog([quantile(positive, OUTLIERS), quantile(positive, 1 - OUTLIERS)], 20);
+  const isLog = finite[0] >= 0 && positive.length > 1 && wantsLog([quantile(positive, OUTLIERS), quantile(positive, 1 - OUTLIERS)], 20);
   const shown = isLog ? positive : finite;
   const [low, high] = [quantile(shown, OUTLIERS), quantile(shown, 1 - OUTLIERS)];
   if (low < high) return { log: isLog, low, high };
@@ -49,7 +52,8 @@ export function pixels(values: ArrayLike<number>, shading: Shading, lost: [numbe
     const value = values[i];
     if (Number.isNaN(value)) continue;
     const at = 3 * Math.round(255 * share(value, shading));
-    const [red, green, blue] = Number.isFinite(value) ? [PALETTE[at], PALETTE[at + 1], PALETTE[at + 2]] : lost;
+    const isNothing = shading.log && value === 0;
+    const [red, green, blue] = isNothing ? NOTHING : Number.isFinite(value) ? [PALETTE[at], PALETTE[at + 1], PALETTE[at + 2]] : lost;
     painted.set([red, green, blue, 255], 4 * i);
   }
   return painted;

@@ -106,7 +106,7 @@ function Row({ run, columns, style, now, isCursor, isSelected, index, onSelect, 
         <input type="checkbox" aria-label={`Select ${run.name}`} checked={isSelected} onChange={() => onSelect(run.id)} />
       </span>
       {columns.map((column) => (
-        <span key={column.name} role="cell" class={`cell ${column.name.startsWith("config.") ? "setting" : column.name}${column.isNumber ? " number" : ""}`}>
+        <span key={column.name} role="cell" class={`cell of-${column.name.startsWith("config.") ? "setting" : column.name}${column.isNumber ? " number" : ""}`}>
           {column.name === "name" ? <a href={toRun(run.id)}>{column.show(run, now)}</a> : column.show(run, now)}
           {column.name === "name" && run.problem && <span class="problem" title={run.problem}> damaged</span>}
         </span>

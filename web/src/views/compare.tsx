@@ -115,7 +115,7 @@ function Curves({ members, axis, query }: { members: ComparedRun[]; axis: Axis; 
         {raw.filter(({ lines }) => lines.length).map(({ tag, lines }) => {
           const { title, unit, explained } = meaning(tag);
           const drawn = lines.map((line) => ({ ...line, smoothing: tag === "val/loss" ? 0 : halfLife }));
-          return <Chart key={tag} group="compare" title={title} unit={unit} explained={explained} lines={drawn} log="auto" range={range} whole={whole} xLabel={xLabel} xName={axis} onRange={showRange} />;
+          return <Chart key={tag} group="compare" legend="unnamed" title={title} unit={unit} explained={explained} lines={drawn} log="auto" range={range} whole={whole} xLabel={xLabel} xName={axis} onRange={showRange} />;
         })}
       </div>
     </>

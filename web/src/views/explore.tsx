@@ -65,7 +65,7 @@ function Exploration({ run, query }: { run: string; query: URLSearchParams }): J
             const { title, unit, explained } = tags.length === 1 ? meaning(tags[0]) : { ...meaning(chart.split("@")[0]), title: chart };
             return (
               <div class="with-remove" key={`${chart} ${i}`}>
-                <Chart group="explore" title={title} unit={unit} explained={explained} lines={lines} log="auto" range={range} whole={whole} onRange={showRange} empty={found.value ? `No series of this run is called ${chart}.` : ""} />
+                <Chart group="explore" legend={lines.length > 1 ? "below" : "beside"} title={title} unit={unit} explained={explained} lines={lines} log="auto" range={range} whole={whole} onRange={showRange} empty={found.value ? `No series of this run is called ${chart}.` : ""} />
                 <button class="plain remove" aria-label={`Remove ${title}`} title="Remove this chart" onClick={() => show(charts.filter((_, at) => at !== i))}>×</button>
                 {tags.length > MOST_LINES && <p class="remark">{MOST_LINES} of {count(tags.length, "series", "series")} are shown; make the pattern narrower for others.</p>}
               </div>

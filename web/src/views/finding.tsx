@@ -16,7 +16,7 @@ import { useKeys } from "../keyboard/keys";
 import { Markdown, Words } from "../markdown/markdown";
 import { Notice, Progress, Trouble } from "../parts/notices";
 import { go, toFinding, toLayers, toRun } from "../routing/navigation";
-import { causeMeaning, causeTitle, meaning } from "../words/meanings";
+import { causeMeaning, causeTitle, meaning, sentence } from "../words/meanings";
 import { fromJson, number, percent } from "../words/quantities";
 import { GoneNotice } from "./run";
 import { useRun, type WatchedRun } from "./use_run";
@@ -60,11 +60,11 @@ function Told({ run, finding, watched, query }: { run: Run; finding: Finding; wa
           <h1>
             <span class="code">{finding.code}</span> {causeTitle(finding.name)}
           </h1>
-          <p>{finding.severity}, {stepsPhrase(finding)} of {run.name}</p>
+          <p>{finding.severity} · {stepsPhrase(finding)} · <a href={toRun(run.id)}>{run.name}</a>{finding.muted ? " · muted" : ""}</p>
         </div>
         <MuteButton run={run} finding={finding} onChange={watched.reload} />
       </header>
-      <p class="message"><Words text={finding.message} /></p>
+      <p class="message"><Words text={sentence(finding.message)} /></p>
       <Places run={run} finding={finding} />
       <div class="columns">
         <div class="main-column">
@@ -158,7 +158,7 @@ function Causes({ finding }: { finding: Finding }): JSX.Element {
         {finding.causes.map((suspect) => (
           <li key={suspect.cause}>
             <div><strong title={causeMeaning(suspect.cause)}>{causeTitle(suspect.cause)}</strong> <Confidence share={suspect.confidence} /></div>
-            <p><Words text={suspect.because} /></p>
+            <p><Words text={sentence(suspect.because)} /></p>
           </li>
         ))}
       </ol>

@@ -5,9 +5,10 @@ import { useMemo } from "preact/hooks";
 import { useLoaded } from "../api/loading";
 import { layerPaths, layers as load } from "../api/requests";
 import type { Matrix } from "../api/binary";
-import type { LayerPath } from "../api/types";
+import type { LayerPath, Run } from "../api/types";
 import { readRange } from "../charts/ranges";
 import { Toolbar } from "../charts/toolbar";
+import { tell } from "../findings/groups";
 import { nearestColumn } from "../heatmaps/geometry";
 import { HeatMap } from "../heatmaps/heat_map";
 import { useKeys } from "../keyboard/keys";
@@ -38,17 +39,29 @@ export function Layers({ parts, query }: ViewProps): JSX.Element {
     <div class="layers-view">
       {watched.isGone && <GoneNotice />}
       <PathChoice paths={known} path={path} />
-      {matrix.value ? <Map run={run} path={path} matrix={matrix.value} query={query} steps={watched.value?.steps ?? 0} /> : <Progress slow={matrix.slow || paths.slow} of="layers" />}
+      {matrix.value ? <Map run={run} path={path} matrix={matrix.value} query={query} steps={watched.value?.steps ?? 0} suspect={suspectOf(watched.value)} /> : <Progress slow={matrix.slow || paths.slow} of="layers" />}
     </div>
   );
 }
 
-function Map({ run, path, matrix, query, steps }: { run: string; path: string; matrix: Matrix; query: URLSearchParams; steps: number }): JSX.Element {
+/** The layer in which the gravest cause was seen: chosen until somebody chooses another one. */
+const suspectOf = (run: Run | null): string => (run && tell(run).causes.find(({ group }) => group.place && !/:\d+$/.test(group.place))?.group.place) ?? "";
+
+interface MapProps {
+  run: string;
+  path: string;
+  matrix: Matrix;
+  query: URLSearchParams;
+  steps: number;
+  suspect: string;
+}
+
+function Map({ run, path, matrix, query, steps, suspect }: MapProps): JSX.Element {
   const { title, unit, explained } = meaning(path);
   const range = readRange(query);
   const asked = query.get("step");
   const column = asked === null ? Math.max(0, matrix.columns - 1) : nearestColumn(matrix.steps, Number(asked));
-  const layer = query.get("layer") ?? "";
+  const layer = query.get("layer") ?? suspect;
   const row = useMemo(() => rowOf(matrix, layer), [matrix, layer]);
   const pick = (nextColumn: number, nextRow: number | null): void =>
     setQuery({ step: matrix.steps[nextColumn], layer: nextRow === null ? layer || null : matrix.names[nextRow] });
@@ -66,7 +79,7 @@ function Map({ run, path, matrix, query, steps }: { run: string; path: string; m
       <HeatMap title={title} unit={unit} values={matrix.values} rows={matrix.rows} columns={matrix.columns} names={matrix.names} steps={matrix.steps} column={column} row={row} onPick={pick} />
       <label class="choice layer-choice">
         Layer
-        <select value={chosen} onChange={(event) => setQuery({ layer: event.currentTarget.value || null })}>
+        <select value={chosen} onChange={(event) => setQuery({ layer: event.currentTarget.value })}>
           <option value="">choose one, or click the map</option>
           {matrix.names.map((name) => <option key={name}>{name}</option>)}
         </select>

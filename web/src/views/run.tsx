@@ -50,7 +50,7 @@ function Overview({ run, watched, query }: { run: Run; watched: WatchedRun; quer
   const { series, refusal, slow, ready } = useSeries(run.id, wanted, range, newest);
   const smoothing = readSmoothing(query, SMOOTHING);
 
-  const whole = extent(linesOf(LOSS, series, 0).length ? linesOf(LOSS, series, 0) : plans.flatMap((plan) => linesOf(plan, series, 0)));
+  const whole = fromStart(extent(plans.flatMap((plan) => linesOf(plan, series, 0))));
   const halfLife = smoothing * (whole.to - whole.from);
   const alarms = useMemo(() => marksOf(run.id, run.findings, ["warning", "critical"]), [run]);
   const all = useMemo(() => marksOf(run.id, run.findings, ["info", "warning", "critical"]), [run]);
@@ -91,14 +91,13 @@ function Overview({ run, watched, query }: { run: Run; watched: WatchedRun; quer
           ) : (
             <Chart {...shared} tall title="Loss" lines={lossLines} log="auto" marks={all} phases={run.schedule} evaluations={run.evaluations} empty="No loss was recorded: give it to `watch.step(loss)`." />
           )}
-          {ready && <div class="pair">{CHARTS.slice(0, 2).map((plan) => <PlannedChart key={plan.title} plan={plan} series={series} halfLife={halfLife} marks={alarms} {...shared} />)}</div>}
+          {ready && (
+            <div class="charts">
+              {plans.slice(1).map((plan) => <PlannedChart key={plan.title} plan={plan} series={series} halfLife={halfLife} marks={alarms} {...shared} />)}
+            </div>
+          )}
         </div>
       </div>
-      {ready && (
-        <div class="charts">
-          {plans.slice(3).map((plan) => <PlannedChart key={plan.title} plan={plan} series={series} halfLife={halfLife} marks={alarms} {...shared} />)}
-        </div>
-      )}
       <Settings run={run} />
     </div>
   );
@@ -110,6 +109,9 @@ function PlannedChart({ plan, series, halfLife, ...shared }: PlannedChartProps):
   const lines = linesOf(plan, series, halfLife);
   return lines.length ? <Chart {...shared} title={plan.title} explained={plan.explained} unit={plan.unit} lines={lines} log={plan.log} /> : null;
 }
+
+/** Findings may hold from step 0 on, before anything was measured. */
+const fromStart = ({ from, to }: Range): Range => ({ from: from <= 1 ? 0 : from, to });
 
 /** A zoom that reached to the newest step goes on with it. */
 function useSliding(range: Range | null, whole: Range, isFollowing: boolean): void {

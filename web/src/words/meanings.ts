@@ -29,6 +29,9 @@ export function causeTitle(cause: string | null): string {
   return spoken.charAt(0).toUpperCase() + spoken.slice(1);
 }
 
+/** A clause as a sentence. */
+export const sentence = (clause: string): string => clause.charAt(0).toUpperCase() + clause.slice(1) + (/[.!?…]$/.test(clause) ? "" : ".");
+
 /** The path of a tag and the layer that it belongs to: "grad/norm@head.weight". */
 export function splitTag(tag: string): { path: string; where: string } {
   const at = tag.indexOf("@");
