@@ -113,7 +113,7 @@ function TagList({ run, shown, onAdd, onRemove }: TagListProps): JSX.Element {
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          if (tags.length) onAdd(pattern === "*" ? tags[0] : tags.length === 1 ? tags[0] : pattern);
+          if (typed) onAdd(tags.includes(typed) ? typed : pattern);
         }}
       >
         <input type="search" aria-label="Pattern of series" placeholder="grad/rms@*.weight" value={typed} onInput={(event) => setTyped(event.currentTarget.value.trim())} />
