@@ -428,7 +428,7 @@ def finding(message: str, *, where: list[str] | None = None, cause: str = "plate
         "message": message,
         "evidence": [{"tag": "loss", "step": 20, "value": 0.05, "expected": None}],
         "causes": [{"cause": "plateau", "confidence": 0.8, "because": cause}],
-        "remedies": [{"action": "check-data", "args": {}, "safety": "advice", "text": message}],
+        "remedies": [{"action": "lower-lr", "args": {"factor": 0.3}, "safety": "advice", "text": message}],
     }
 
 
