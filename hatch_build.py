@@ -1,4 +1,6 @@
-"""Compiles the native kernel for wheels and editable installs; `python hatch_build.py` does so in place. Builds the page too.
+"""Compiles the native kernel for wheels and editable installs, and builds the page.
+
+`python hatch_build.py` compiles in place.
 
 Without a compiler on the machine `ziglang`, a compiler in a wheel, is asked for. Where nothing compiles, Sonde is
 installed without the kernel, says so, and measures with plain torch.

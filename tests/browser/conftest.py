@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 ROOT = Path(__file__).parents[2]
-BUILT = ROOT / "src" / "sonde" / "server" / "page" / "index.html"
+BUILT = ROOT / "src" / "sonde" / "server" / "page"
 KINDS = ("healthy", "dead-units", "exploding-gradients", "overfitting")
 # What chromium itself says where a server is away, or answers that something is not there.
 _EXPECTED = re.compile(r"Failed to load resource|net::ERR_")
@@ -52,7 +52,7 @@ class Served:
         return f"http://127.0.0.1:{self._port}/{fragment}"
 
     def read(self, path: str) -> bytes:
-        with urlopen(self.url("") + path, timeout=120) as answer:  # noqa: S310
+        with urlopen(self.url("") + path, timeout=120) as answer:
             content: bytes = answer.read()
         return content
 
@@ -63,7 +63,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded")
     # In a process of its own: findings are wanted here, and the other tests' settings switch them off.
     environment = {**os.environ, "SONDE_DOCTOR": "process"}
-    subprocess.run([sys.executable, "-m", "tests.browser.recorded", folder, *KINDS], check=True, cwd=ROOT, env=environment)
+    subprocess.run(
+        [sys.executable, "-m", "tests.browser.recorded", folder, *KINDS], check=True, cwd=ROOT, env=environment
+    )
     return folder
 
 
@@ -79,7 +81,7 @@ def own(tmp_path: Path) -> Iterator[Served]:
 
 
 def _served(folder: Path) -> Iterator[Served]:
-    if not BUILT.is_file():
+    if not (BUILT / "index.html").is_file():
         pytest.fail("the page is not built; run: make page")
     server = Served(folder)
     server.start()

@@ -13,11 +13,13 @@ from torch import nn
 
 import sonde
 
+Batch = tuple[torch.Tensor, torch.Tensor]
+
 WIDTH = 64
 CLASSES = 5
 
 
-def batches(steps: int, *, size: int = 32, seed: int = 0) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def batches(steps: int, *, size: int = 32, seed: int = 0) -> Iterator[Batch]:
     """Points of five clouds that overlap a little."""
     generator = torch.Generator().manual_seed(seed)
     centres = 1.4 * torch.randn(CLASSES, 16, generator=torch.Generator().manual_seed(7))
@@ -33,14 +35,15 @@ def layers(depth: int, activation: Callable[[], nn.Module]) -> nn.Sequential:
     return nn.Sequential(nn.Linear(16, WIDTH), activation(), *hidden, nn.Linear(WIDTH, CLASSES))
 
 
-def train(folder: Path, model: nn.Module, *, lr: float, steps: int = 400, summed: bool = False, wait_s: float = 0.0) -> None:
+def train(folder: Path, model: nn.Sequential, *, lr: float, steps: int = 300, wait_s: float = 0.0) -> None:
     """Train with Adam and record; evaluations on points of their own."""
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
-    criterion = nn.CrossEntropyLoss(reduction="sum" if summed else "mean")
+    criterion = nn.CrossEntropyLoss()
     kept_x, kept_y = next(batches(1, size=512, seed=1))
     config = {"lr": lr, "steps": steps, "batch": 32, "depth": sum(isinstance(part, nn.Linear) for part in model)}
+    source = slowly(batches(steps), wait_s) if wait_s else batches(steps)
     with sonde.watch(model, optimizer, run=folder, config=config, console="quiet") as watch:
-        for step, (x, y) in enumerate(watch.data(slowly(batches(steps), wait_s)), 1):
+        for step, (x, y) in enumerate(watch.data(source), 1):
             loss = criterion(model(x), y)
             loss.backward()
             optimizer.step()
@@ -53,7 +56,7 @@ def train(folder: Path, model: nn.Module, *, lr: float, steps: int = 400, summed
                 model.train()
 
 
-def slowly(source: Iterator[tuple[torch.Tensor, torch.Tensor]], wait_s: float) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def slowly(source: Iterator[Batch], wait_s: float) -> Iterator[Batch]:
     """The same batches from a slow disk."""
     for batch in source:
         time.sleep(wait_s)
@@ -67,7 +70,7 @@ def healthy(folder: Path) -> None:
 def dead_units(folder: Path) -> None:
     model = layers(4, nn.ReLU)
     with torch.no_grad():
-        model[2].bias.fill_(-3.0)
+        dict(model.named_parameters())["2.bias"].fill_(-3.0)
     train(folder, model, lr=1e-3)
 
 
@@ -80,7 +83,8 @@ def learning_rate_too_high(folder: Path) -> None:
 
 
 def summed_loss(folder: Path) -> None:
-    train(folder, layers(3, nn.ReLU), lr=1e-3, summed=True)
+    model = layers(3, nn.ReLU)
+    descend(folder, model, lr=0.05, criterion=nn.CrossEntropyLoss(reduction="sum"))
 
 
 def slow_data(folder: Path) -> None:
@@ -88,13 +92,21 @@ def slow_data(folder: Path) -> None:
 
 
 def exploding_gradients(folder: Path) -> None:
-    model, steps = layers(6, nn.ReLU), 300
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    with sonde.watch(model, optimizer, run=folder, config={"lr": 0.05, "steps": steps}, console="quiet") as watch:
+    descend(folder, layers(6, nn.ReLU), lr=0.05, jump=8.0)
+
+
+def descend(
+    folder: Path, model: nn.Module, *, lr: float, criterion: nn.Module | None = None, jump: float = 0.0
+) -> None:
+    """Train with plain descent and record; half way the learning rate may jump."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    measured, steps = criterion or nn.CrossEntropyLoss(), 240
+    config = {"lr": lr, "steps": steps, "batch": 32}
+    with sonde.watch(model, optimizer, run=folder, config=config, console="quiet") as watch:
         for step, (x, y) in enumerate(batches(steps), 1):
-            if step == 150:
-                optimizer.param_groups[0]["lr"] = 8.0
-            loss = nn.functional.cross_entropy(model(x), y)
+            if jump and step == steps // 2:
+                optimizer.param_groups[0]["lr"] = jump
+            loss = measured(model(x), y)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -111,10 +123,9 @@ def overfitting(folder: Path) -> None:
     config = {"lr": 2e-3, "epochs": 60, "batch": 16, "examples": 96}
     with sonde.watch(model, optimizer, run=folder, config=config, console="quiet") as watch:
         for _ in range(60):
-            order = torch.randperm(96).split(16)
-            for rows in watch.data(order):
+            for rows in watch.data(torch.randperm(96).view(-1, 16)):
                 loss = nn.functional.cross_entropy(model(x[rows]), noisy[rows])
-                loss.backward()
+                torch.autograd.backward(loss)
                 optimizer.step()
                 optimizer.zero_grad()
                 watch.step(loss)
@@ -139,6 +150,7 @@ def main() -> None:
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     folder = Path(sys.argv[1])
+    torch.set_num_threads(1)
     for name in sys.argv[2:] or KINDS:
         KINDS[name](folder / name)
         print(folder / name)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from tests.browser.conftest import Served, watched
 
 import sonde
-from tests.browser.conftest import Served, watched
 
 pytestmark = pytest.mark.browser
 
@@ -66,7 +66,9 @@ def test_first_screen_says_what_is_wrong_where_and_since_when(served: Served, pa
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("fragment", ["#/", "#/run/overfitting", "#/run/overfitting/layers", "#/run/overfitting/explore"])
+@pytest.mark.parametrize(
+    "fragment", ["#/", "#/run/overfitting", "#/run/overfitting/layers", "#/run/overfitting/explore"]
+)
 def test_nothing_is_wider_than_the_screen(served: Served, page: Page, width: int, fragment: str) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     page.goto(served.url(fragment))

@@ -14,6 +14,7 @@ describe("quantities", () => {
     [0, "0"],
     [100, "100"],
     [-0.5, "-0.5"],
+    [999.96, "1000"],
   ])("number %s", (value, text) => expect(number(value)).toBe(text));
 
   test.each([

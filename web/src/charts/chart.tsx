@@ -5,12 +5,11 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Menu } from "../parts/menu";
 import { colour, useTheme } from "../theming/theme";
 import { quantity } from "../words/quantities";
-import { wantsLog } from "./axes";
+import { axisLabel, stepLabel, wantsLog } from "./axes";
 import { chartCsv } from "./csv";
 import { save, savePng } from "./downloads";
 import { extent, type ChartContent, type Line } from "./lines";
 import { openPlot, type OpenPlot } from "./plot";
-import { stepLabel } from "./axes";
 import type { Range } from "./ranges";
 import { chartSvg } from "./svg";
 
@@ -110,7 +109,7 @@ function write(place: HTMLElement | null, content: ChartContent, legend: string,
     const swatch = document.createElement("i");
     swatch.className = `swatch ${line.colour}`;
     const label = content.lines.length > 1 && legend !== "unnamed" ? `${line.label} ` : "";
-    item.append(swatch, label, value === null ? "–" : quantity(value, content.unit));
+    item.append(swatch, label, value === null ? "–" : legend === "unnamed" ? axisLabel(value, content.unit) : quantity(value, content.unit));
     return item;
   });
   if (x !== null) {

@@ -64,6 +64,12 @@ export class MarkLayer {
       ctx.lineWidth = devicePixelRatio;
       stroke(ctx, bbox.left, y, bbox.left + bbox.width, y);
       setFont(ctx);
+      ctx.save();
+      ctx.setLineDash([]);
+      ctx.lineWidth = 4 * devicePixelRatio;
+      ctx.strokeStyle = colour("paper");
+      ctx.strokeText(level.label, bbox.left + 6 * devicePixelRatio, y - 4 * devicePixelRatio); // so that lines do not run through it
+      ctx.restore();
       ctx.fillText(level.label, bbox.left + 6 * devicePixelRatio, y - 4 * devicePixelRatio);
     }
     ctx.setLineDash([]);

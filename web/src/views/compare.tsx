@@ -17,13 +17,13 @@ import { setQuery, toRun, toRuns } from "../routing/navigation";
 import { seconds } from "../words/quantities";
 import { meaning } from "../words/meanings";
 import { Differences } from "./differences";
-import { COLOURS } from "./run_charts";
+import { COLOURS, SPARSE } from "./run_charts";
 import type { ViewProps } from "./view";
 
 const MOST_RUNS = 8;
 const TAGS = ["loss", "val/loss", "grad/norm", "update/ratio", "lr", "throughput/samples_per_s"];
 const SAMPLES = "batch/samples";
-const SMOOTHING = 0.01;
+const SMOOTHING = 0.005;
 
 type Axis = "step" | "time" | "samples";
 
@@ -114,7 +114,7 @@ function Curves({ members, axis, query }: { members: ComparedRun[]; axis: Axis; 
       <div class="charts">
         {raw.filter(({ lines }) => lines.length).map(({ tag, lines }) => {
           const { title, unit, explained } = meaning(tag);
-          const drawn = lines.map((line) => ({ ...line, smoothing: tag === "val/loss" ? 0 : halfLife }));
+          const drawn = lines.map((line) => ({ ...line, smoothing: line.dots ? 0 : halfLife }));
           return <Chart key={tag} group="compare" legend="unnamed" title={title} unit={unit} explained={explained} lines={drawn} log="auto" range={range} whole={whole} xLabel={xLabel} xName={axis} onRange={showRange} />;
         })}
       </div>
@@ -125,6 +125,6 @@ function Curves({ members, axis, query }: { members: ComparedRun[]; axis: Axis; 
 function linesOf(members: ComparedRun[], tag: string): Line[] {
   return members.flatMap(({ run, series }, i) => {
     const points = series.get(tag);
-    return points?.x.length ? [{ tag, label: run.name, colour: COLOURS[i], points, smoothing: 0, dots: tag === "val/loss" && points.x.length < 60 }] : [];
+    return points?.x.length ? [{ tag, label: run.name, colour: COLOURS[i], points, smoothing: 0, dots: points.x.length < (tag === "val/loss" ? 100 : SPARSE) }] : [];
   });
 }

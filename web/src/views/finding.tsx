@@ -136,7 +136,7 @@ function EvidenceCharts({ run, finding, query }: { run: Run; finding: Finding; q
         const points = series.get(tag);
         const expected = finding.evidence.filter((one) => one.tag === tag && one.expected !== null);
         const levels = [...new Map(expected.map((one) => [one.expected, { value: fromJson(one.expected) ?? NaN, label: `expected ${number(fromJson(one.expected) ?? NaN)}` }])).values()];
-        const lines = points?.x.length ? [{ tag, label: title, colour: "main", points, smoothing: 0, dots: points.x.length < 60 }] : [];
+        const lines = points?.x.length ? [{ tag, label: title, colour: "main", points, smoothing: 0, dots: points.x.length < 100 }] : [];
         return <Chart key={tag} group="finding" title={title} unit={unit} explained={explained} lines={lines} log="auto" range={range} whole={whole} onRange={(next) => showRange(next ?? whole)} marks={marks} levels={levels.slice(0, 2)} empty={`${tag} was not kept.`} />;
       })}
     </>
@@ -173,10 +173,13 @@ function RulePage({ finding }: { finding: Finding }): JSX.Element | null {
     <section class="rule-page" aria-label={`Manual page of ${rule.code}`}>
       <h2>The rule <span class="code">{rule.code}</span></h2>
       <p class="remark">{rule.tier === "preview" ? "A preview rule: it only informs. " : ""}{precisionPhrase(rule.precision)}</p>
-      <Markdown text={rule.page} />
+      <Markdown text={withoutTitle(rule.page)} />
     </section>
   );
 }
+
+/** The page begins with the rule's code and name, which stand above it already. */
+const withoutTitle = (page: string): string => page.replace(/^\s*#{1,3} .*\n/, "");
 
 function precisionPhrase(precision: Precision | null): string {
   if (!precision) return "How often its alarms are right was not measured.";

@@ -21,7 +21,7 @@ import { useRun, type WatchedRun } from "./use_run";
 import type { ViewProps } from "./view";
 
 const GROUP = "run";
-const SMOOTHING = 0.01;
+const SMOOTHING = 0.005;
 
 export function RunPage({ parts, query }: ViewProps): JSX.Element {
   const watched = useRun(parts["run"]);
@@ -50,7 +50,7 @@ function Overview({ run, watched, query }: { run: Run; watched: WatchedRun; quer
   const { series, refusal, slow, ready } = useSeries(run.id, wanted, range, newest);
   const smoothing = readSmoothing(query, SMOOTHING);
 
-  const whole = fromStart(extent(plans.flatMap((plan) => linesOf(plan, series, 0))));
+  const whole = wholeRun(extent(plans.flatMap((plan) => linesOf(plan, series, 0))), isHeld ? 0 : run.steps);
   const halfLife = smoothing * (whole.to - whole.from);
   const alarms = useMemo(() => marksOf(run.id, run.findings, ["warning", "critical"]), [run]);
   const all = useMemo(() => marksOf(run.id, run.findings, ["info", "warning", "critical"]), [run]);
@@ -107,11 +107,11 @@ type PlannedChartProps = { plan: (typeof CHARTS)[number]; series: Parameters<typ
 
 function PlannedChart({ plan, series, halfLife, ...shared }: PlannedChartProps): JSX.Element | null {
   const lines = linesOf(plan, series, halfLife);
-  return lines.length ? <Chart {...shared} title={plan.title} explained={plan.explained} unit={plan.unit} lines={lines} log={plan.log} /> : null;
+  return lines.length ? <Chart {...shared} title={plan.title} explained={plan.explained} unit={plan.unit} lines={lines} log={plan.log} legend={lines.length > 3 ? "below" : "beside"} /> : null;
 }
 
-/** Findings may hold from step 0 on, before anything was measured. */
-const fromStart = ({ from, to }: Range): Range => ({ from: from <= 1 ? 0 : from, to });
+/** Findings may hold from step 0 on, before anything was measured; points that stand for several steps end before the last one. */
+const wholeRun = ({ from, to }: Range, steps: number): Range => ({ from: from <= 1 ? 0 : from, to: Math.max(to, steps) });
 
 /** A zoom that reached to the newest step goes on with it. */
 function useSliding(range: Range | null, whole: Range, isFollowing: boolean): void {

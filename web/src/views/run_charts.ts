@@ -32,6 +32,9 @@ export const CHARTS: ChartPlan[] = [
 
 export const COLOURS = ["series-0", "series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7"];
 
+/** So few points are drawn one by one, and say more without smoothing. */
+export const SPARSE = 40;
+
 /** Series of which evaluations are made, and so few points come. */
 const isEvaluated = (tag: string): boolean => tag.startsWith("val/") || tag.startsWith("epoch/");
 
@@ -45,7 +48,9 @@ export function linesOf({ tags, labels }: ChartPlan, series: SeriesMap, smoothin
   return tags.flatMap((tag, i) => {
     const points = series.get(tag);
     if (!points?.x.length || isRepeated(tags, i, series)) return [];
-    return [{ tag, label: labels[i] ?? tag, colour: COLOURS[i % COLOURS.length], points, smoothing: isEvaluated(tag) ? 0 : smoothing, dots: isEvaluated(tag) && points.x.length < 200 }];
+    const isSparse = points.x.length < (isEvaluated(tag) ? 200 : SPARSE);
+    const line = { tag, label: labels[i] ?? tag, colour: COLOURS[i % COLOURS.length], points };
+    return [{ ...line, smoothing: isEvaluated(tag) || isSparse ? 0 : smoothing, dots: isSparse }];
   });
 }
 

@@ -31,7 +31,7 @@ export function RunFacts({ run, newest, onChange }: { run: Run; newest: StepNews
         {facts.map(([name, value]) => (
           <div key={name}>
             <dt>{name}</dt>
-            <dd>{value}</dd>
+            <dd class={value === "NaN" || value.endsWith("infinite") ? "lost" : ""}>{value}</dd>
           </div>
         ))}
       </dl>

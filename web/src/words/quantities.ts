@@ -23,9 +23,9 @@ export function number(value: number, digits = 4): string {
   if (size >= 1000 && size < 1e6) return whole(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e6)) {
     const [mantissa, power] = value.toExponential(digits - 1).split("e");
-    return `${trimmed(mantissa)}e${Number(power)}`;
+    return `${Number(mantissa)}e${Number(power)}`;
   }
-  return trimmed(value.toPrecision(digits));
+  return String(Number(value.toPrecision(digits)));
 }
 
 /** A number with its unit: "share" in per cent, "s" and "bytes" in the size that fits. */
@@ -85,6 +85,3 @@ export function plain(value: unknown): string {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-function trimmed(digits: string): string {
-  return digits.includes(".") ? digits.replace(/\.?0+$/, "") : digits;
-}
