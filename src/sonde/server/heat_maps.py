@@ -63,8 +63,8 @@ def heat_map(
     """
     wanted = [tag for tag in tags if tag.startswith(f"{path}@")]
     names = _names(run.model)
-    if by_depth:
-        wanted.sort(key=lambda tag: _place(tag.partition("@")[2], names))
+    order = names if by_depth else _names(None)
+    wanted.sort(key=lambda tag: _place(tag.partition("@")[2], order))
     left_out = max(0, len(wanted) - MOST_LAYERS)
     wanted = wanted[:MOST_LAYERS]
     picture = run.heat(wanted, start=start, end=end, columns=max(1, min(columns, _MOST_CELLS // max(1, len(wanted)))))
