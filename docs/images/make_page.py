@@ -2,7 +2,8 @@
 
 Usage: make page && python docs/images/make_page.py [FOLDER of runs]
 
-Without FOLDER the trainings are recorded first; that takes about a minute. Needs the packages of the group `dev` and chromium.
+Without FOLDER the trainings are recorded first; that takes about a minute. Needs the packages of the group `dev` and
+chromium.
 """
 
 import io
@@ -18,7 +19,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 PLACE = Path(__file__).parent
-COLOURS = 96  # of a palette: enough for a page, and a third of the bytes
+COLOURS = 200  # of a palette: enough for a page, and a third of the bytes
 SETTLE_MS = 1500  # charts, and what they are zoomed to
 
 WIDE, NARROW = 1280, 390
@@ -72,7 +73,7 @@ def take(browser: Browser, address: str, shot: Shot) -> Path:
     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     page.close()
     place = PLACE / f"page-{shot.name}.png"
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(place, optimize=True)
+    picture.quantize(COLOURS, kmeans=2, dither=Image.Dither.NONE).save(place, optimize=True)
     return place
 
 

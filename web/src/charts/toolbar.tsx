@@ -64,7 +64,7 @@ function Smoothing({ smoothing, whole }: { smoothing: number; whole: Range }): J
         value={place}
         onInput={(event) => setQuery({ smooth: SMOOTHINGS[Number(event.currentTarget.value)] })}
       />
-      <output>{smoothing ? `${number(steps, 2)} steps` : "off"}</output>
+      <output>{smoothing ? `${number(steps, 2)} ${steps === 1 ? "step" : "steps"}` : "off"}</output>
     </label>
   );
 }

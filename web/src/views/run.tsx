@@ -15,7 +15,7 @@ import { marksOf, tell } from "../findings/groups";
 import { useKeys } from "../keyboard/keys";
 import { Notice, Progress, Trouble } from "../parts/notices";
 import { go, setQuery, toFinding, toRuns } from "../routing/navigation";
-import { CHARTS, evaluationCharts, linesOf, LOSS } from "./run_charts";
+import { byEvidence, CHARTS, evaluationCharts, linesOf, LOSS } from "./run_charts";
 import { RunFacts } from "./run_facts";
 import { useRun, type WatchedRun } from "./use_run";
 import type { ViewProps } from "./view";
@@ -93,7 +93,7 @@ function Overview({ run, watched, query }: { run: Run; watched: WatchedRun; quer
           )}
           {ready && (
             <div class="charts">
-              {plans.slice(1).map((plan) => <PlannedChart key={plan.title} plan={plan} series={series} halfLife={halfLife} marks={alarms} {...shared} />)}
+              {byEvidence(plans.slice(1), told.causes).map((plan) => <PlannedChart key={plan.title} plan={plan} series={series} halfLife={halfLife} marks={alarms} {...shared} />)}
             </div>
           )}
         </div>

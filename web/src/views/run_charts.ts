@@ -3,7 +3,8 @@
 import type { Points } from "../charts/points";
 import type { SeriesMap } from "../charts/series";
 import type { Line } from "../charts/lines";
-import { meaning } from "../words/meanings";
+import type { Cause } from "../findings/groups";
+import { meaning, splitTag } from "../words/meanings";
 
 export interface ChartPlan {
   title: string;
@@ -41,6 +42,13 @@ const isEvaluated = (tag: string): boolean => tag.startsWith("val/") || tag.star
 /** A chart for each metric of evaluations but the loss, which has one. */
 export function evaluationCharts(tags: string[]): ChartPlan[] {
   return tags.filter((tag) => tag !== "val/loss").map((tag) => plan(meaning(tag).title, [tag]));
+}
+
+/** The charts that show the evidence of the gravest cause first, the rest in its usual order. */
+export function byEvidence(plans: ChartPlan[], causes: Cause[]): ChartPlan[] {
+  const evidence = new Set(causes[0]?.symptoms.flatMap((finding) => finding.evidence.map(({ tag }) => splitTag(tag).path)));
+  const isEvidence = ({ tags }: ChartPlan): boolean => tags.some((tag) => evidence.has(tag));
+  return plans.toSorted((one, other) => Number(isEvidence(other)) - Number(isEvidence(one)));
 }
 
 /** The lines of a chart that have points, in the colours of the plan. */
