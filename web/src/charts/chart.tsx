@@ -34,6 +34,7 @@ export function Chart(props: ChartProps): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<OpenPlot | null>(null);
   const readout = useRef<HTMLDivElement>(null);
+  const isSeen = useRef(true);
   const shownTheme = useTheme();
   const [chosenLog, chooseLog] = useState<boolean | null>(null);
   const isLog = chosenLog ?? (props.log === "auto" ? lines.length > 0 && lines.every((line) => wantsLog(line.points.mean)) : (props.log ?? false));
@@ -64,16 +65,22 @@ export function Chart(props: ChartProps): JSX.Element {
     const element = place.current;
     const opened = openPlot(element, current.current.content, group, events);
     plot.current = opened;
-    const observer = new ResizeObserver(() => opened.resize(element.clientWidth, element.clientHeight));
-    observer.observe(element);
+    const sizes = new ResizeObserver(() => opened.resize(element.clientWidth, element.clientHeight));
+    const sight = new IntersectionObserver(([entry]) => {
+      isSeen.current = entry.isIntersecting;
+      if (isSeen.current) opened.update(current.current.content);
+    });
+    sizes.observe(element);
+    sight.observe(element);
     return () => {
-      observer.disconnect();
+      sizes.disconnect();
+      sight.disconnect();
       opened.close();
       plot.current = null;
     };
   }, [shownTheme, hasPoints, group]);
   useEffect(() => {
-    plot.current?.update(content);
+    if (isSeen.current) plot.current?.update(content); // others are drawn when they come into sight
     write(readout.current, content, legend, null, []);
   });
 

@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 import { align, type Cell } from "./alignment";
 import { axisLabel, logTicks } from "./axes";
-import { drawn, type ChartContent, type DrawnLine } from "./lines";
+import { drawn, isSmoothed, sameValues, type ChartContent, type DrawnLine } from "./lines";
 import { MarkLayer } from "./mark_layer";
 import type { Range } from "./ranges";
 import { colour } from "../theming/theme";
@@ -108,12 +108,18 @@ export function openPlot(place: HTMLElement, first: ChartContent, group: string,
 
   return {
     update(next) {
-      const before = signature(content);
+      const before = content;
       content = next;
-      if (signature(next) === before) plot.setData(table(next.lines.map(drawn)));
-      else {
+      if (signature(next) !== signature(before)) {
         plot.destroy();
         plot = build();
+      } else if (!sameValues(before.lines, next.lines)) plot.setData(table(next.lines.map(drawn)));
+      else {
+        const { from, to } = next.range ?? next.whole;
+        plot.batch(() => {
+          plot.setScale("x", { min: from, max: to });
+          plot.redraw(false); // findings may be new though the range is not
+        });
       }
     },
     resize(nextWidth, nextHeight) {
@@ -154,7 +160,7 @@ function layoutOf(lines: DrawnLine[]): Layout[] {
 
 /** What must be the same for new values to go into the chart that is there. */
 function signature(content: ChartContent): string {
-  const lines = content.lines.map(drawn).map(({ line, average, band }) => [line.colour, !!average, !!band, line.dashed, line.dots]);
+  const lines = content.lines.map((line) => [line.colour, isSmoothed(line), line.points.exact, line.dashed, line.dots]);
   return JSON.stringify([content.log, content.unit, lines, colour("paper")]);
 }
 

@@ -56,7 +56,9 @@ export function lastFinite(values: ArrayLike<number>): number | null {
 
 /** Where a series is NaN or infinite: measured, and lost. */
 export function lostAt(points: Points): number[] {
-  return [...points.x].filter((_, i) => !Number.isFinite(points.mean[i]));
+  const lost: number[] = [];
+  for (let i = 0; i < points.x.length; i++) if (!Number.isFinite(points.mean[i])) lost.push(points.x[i]);
+  return lost;
 }
 
 function firstWhere(sorted: ArrayLike<number>, isBehind: (value: number) => boolean): number {

@@ -7,6 +7,8 @@ export type Theme = "dark" | "light";
 const KEPT = "sonde-theme";
 const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
 const watchers = new Set<() => void>();
+/** To ask the browser costs more than to draw a line. */
+const colours = new Map<string, string>();
 
 export function theme(): Theme {
   const kept = localStorage.getItem(KEPT);
@@ -30,11 +32,16 @@ export function useTheme(): Theme {
 
 /** The value of a colour of the style sheet, for what is drawn on a canvas. */
 export function colour(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const known = colours.get(name);
+  if (known) return known;
+  const read = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  colours.set(name, read);
+  return read;
 }
 
 export function show(): void {
   document.documentElement.dataset["theme"] = theme();
+  colours.clear();
   watchers.forEach((watcher) => watcher());
 }
 
