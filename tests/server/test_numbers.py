@@ -3,6 +3,7 @@
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,7 +149,7 @@ def test_fewer_histograms_are_taken_evenly_with_the_newest(ask: Ask) -> None:
         ("/tags", {"limit": 200_001}),
     ],
 )
-def test_what_is_out_of_bounds_is_refused(ask: Ask, path: str, params: dict[str, object]) -> None:
+def test_what_is_out_of_bounds_is_refused(ask: Ask, path: str, params: dict[str, Any]) -> None:
     answer = ask.client.get(f"/api/runs/good{path}", params=params)
     assert answer.status_code == 400
     assert answer.json()["error"]["what"]

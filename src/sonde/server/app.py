@@ -88,10 +88,14 @@ def application(
         description="Runs of neural-network trainings, recorded by Sonde. Binary answers: docs/reference/http.md.",
         docs_url=None,  # they would fetch scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,
         lifespan=lifespan,
     )
     _add_routes(app, Folder(folder), diagnoses, is_over)
     _add_refusals(app)
+    for path in app.openapi()["paths"].values():  # made once, and kept
+        for operation in path.values():
+            operation["responses"].pop("422", None)  # which FastAPI says of each: here it is 400
     return Entrance(app, access or Access())
 
 

@@ -441,7 +441,8 @@ class TableReader:
                 return None
             is_large = segment.rows * len(columns) > _CELLS_AT_ONCE
             if (max_rows >= BASE_ROWS or is_large) and (
-                found := self._level_means(part.path, segment, columns, max_rows)
+                # Of half a column at most: a bucket is drawn where it begins.
+                found := self._level_means(part.path, segment, columns, max_rows // 2)
             ):
                 question.follow(found.step)
                 low = 0 if start is None else max(0, int(np.searchsorted(found.step, start, side="right")) - 1)
