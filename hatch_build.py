@@ -102,7 +102,7 @@ class CustomBuildHook(BuildHookInterface):
         try:
             folder = page.build_page()
         except (page.NotBuilt, OSError) as error:
-            self.app.display_warning(f"Sonde is built without its page, `sonde ui` will have none: {error}")
+            self.app.display_warning(f"Sonde is built without its page, `sonde ui` will have none: {str(error)[:400]}")
         else:
             if version != "editable":
                 build_data["force_include"][str(folder)] = "sonde/server/page"

@@ -22,7 +22,7 @@ export function DiagnosisPanel({ run, chosen }: { run: Run; chosen: string }): J
       {told.causes.map((cause, i) => (
         <CauseCard key={`${cause.group.cause} ${cause.group.first_step}`} run={run.id} cause={cause} isFirst={i === 0} chosen={chosen} />
       ))}
-      <Folded title={count(told.notes.length, "note")} findings={told.notes} run={run.id} chosen={chosen} />
+      <Folded title={count(told.notes.length, "note")} isOpen={!told.causes.length} findings={told.notes} run={run.id} chosen={chosen} />
       <Folded title={`${count(told.muted.length, "finding")} muted`} findings={told.muted} run={run.id} chosen={chosen} />
       <NotMeasured run={run} />
     </section>
@@ -45,10 +45,18 @@ function detail(run: Run, { causes, notes }: Told): string {
   return `Nothing wrong was found in ${count(run.steps, "step")}${notes.length ? `; ${count(notes.length, "note")} below` : ""}.`;
 }
 
-function Folded({ title, findings, run, chosen }: { title: string; findings: Run["findings"]; run: string; chosen: string }): JSX.Element | null {
+interface FoldedProps {
+  title: string;
+  findings: Run["findings"];
+  run: string;
+  chosen: string;
+  isOpen?: boolean;
+}
+
+function Folded({ title, findings, run, chosen, isOpen = false }: FoldedProps): JSX.Element | null {
   if (!findings.length) return null;
   return (
-    <details class="folded" open={findings.some((finding) => finding.id === chosen)}>
+    <details class="folded" open={isOpen || findings.some((finding) => finding.id === chosen)}>
       <summary>{title}</summary>
       <ul>
         {findings.map((finding) => (

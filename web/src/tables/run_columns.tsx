@@ -37,6 +37,7 @@ export const COLUMNS: Column[] = [
     value: (run) => run.name,
     show: (run) => (
       <span class="name" title={run.id}>
+        {folderOf(run) && <span class="folder">{folderOf(run)}</span>}
         {run.name}
         {run.tags.map((tag) => <span class="tag" key={tag}>{tag}</span>)}
       </span>
@@ -64,6 +65,9 @@ export const NOTE: Column = {
   value: (run) => run.note,
   show: (run) => <span class="note" title={run.note}>{run.note}</span>,
 };
+
+/** Where a run lies, if that tells more than its name. */
+const folderOf = ({ id }: RunLine): string => (id.includes("/") ? id.slice(0, id.lastIndexOf("/") + 1) : "");
 
 export function State({ run }: { run: Pick<RunLine, "state" | "reason"> }): ComponentChildren {
   return <span class={`state ${run.state}`} title={run.reason}>{run.state}</span>;

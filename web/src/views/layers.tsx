@@ -20,6 +20,11 @@ import { GoneNotice } from "./run";
 import { useRun } from "./use_run";
 import type { ViewProps } from "./view";
 
+/** While a run goes on, its map is loaded anew so often. */
+const REFRESH_S = 5;
+/** A list of more is no help; the map and its keys still reach every layer. */
+const MOST_LISTED = 2000;
+
 /** Statistics that people look for first. */
 const FIRST = ["grad/rms", "grad/norm", "update/ratio", "act/rms", "act/dead", "act/saturated", "act/zeros", "gain/block", "weight/norm", "weight/rms"];
 
@@ -30,7 +35,8 @@ export function Layers({ parts, query }: ViewProps): JSX.Element {
   const range = readRange(query);
   const known = paths.value?.paths ?? [];
   const path = query.get("path") ?? FIRST.find((first) => known.some((one) => one.path === first)) ?? known[0]?.path ?? "";
-  const matrix = useLoaded(path && known.length ? `layers ${run} ${path} ${range?.from} ${range?.to}` : "", () => load(run, path, range?.from, range?.to), { keep: true });
+  const turn = Math.floor((watched.newest?.time ?? 0) / REFRESH_S);
+  const matrix = useLoaded(path && known.length ? `layers ${run} ${path} ${range?.from} ${range?.to} ${turn}` : "", () => load(run, path, range?.from, range?.to), { keep: true });
 
   const refusal = paths.refusal ?? matrix.refusal;
   if (refusal && !matrix.value) return <Trouble refusal={refusal} retry={paths.reload} />;
@@ -81,7 +87,8 @@ function Map({ run, path, matrix, query, steps, suspect }: MapProps): JSX.Elemen
         Layer
         <select value={chosen} onChange={(event) => setQuery({ layer: event.currentTarget.value })}>
           <option value="">choose one, or click the map</option>
-          {matrix.names.map((name) => <option key={name}>{name}</option>)}
+          {chosen && matrix.names.indexOf(chosen) >= MOST_LISTED && <option>{chosen}</option>}
+          {matrix.names.slice(0, MOST_LISTED).map((name) => <option key={name}>{name}</option>)}
         </select>
       </label>
       {chosen && <LayerDetail run={run} path={path} layer={chosen} step={matrix.steps[column]} range={range} />}

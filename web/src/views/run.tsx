@@ -15,6 +15,7 @@ import { marksOf, tell } from "../findings/groups";
 import { useKeys } from "../keyboard/keys";
 import { Notice, Progress, Trouble } from "../parts/notices";
 import { go, setQuery, toFinding, toRuns } from "../routing/navigation";
+import { plain } from "../words/quantities";
 import { byEvidence, CHARTS, evaluationCharts, linesOf, LOSS } from "./run_charts";
 import { RunFacts } from "./run_facts";
 import { useRun, type WatchedRun } from "./use_run";
@@ -75,7 +76,10 @@ function Overview({ run, watched, query }: { run: Run; watched: WatchedRun; quer
       {watched.isGone && <GoneNotice />}
       <RunFacts run={run} newest={isHeld ? null : watched.newest} onChange={watched.reload} />
       <div class="first-screen">
-        <DiagnosisPanel run={run} chosen={chosen} />
+        <div class="aside">
+          <DiagnosisPanel run={run} chosen={chosen} />
+          <Settings run={run} />
+        </div>
         <div class="lead">
           <Toolbar range={range} whole={whole} smoothing={smoothing}>
             {isLive && (
@@ -98,7 +102,6 @@ function Overview({ run, watched, query }: { run: Run; watched: WatchedRun; quer
           )}
         </div>
       </div>
-      <Settings run={run} />
     </div>
   );
 }
@@ -123,17 +126,32 @@ function useSliding(range: Range | null, whole: Range, isFollowing: boolean): vo
   }, [whole.to]);
 }
 
-function Settings({ run }: { run: Run }): JSX.Element | null {
-  const names = Object.keys(run.config);
-  if (!names.length) return <Notice title="No configuration was recorded."><p>Give it to <code>sonde.watch(…, config=…)</code>: then runs can be sorted and compared by it.</p></Notice>;
+function Settings({ run }: { run: Run }): JSX.Element {
   return (
-    <details class="folded settings" open>
-      <summary>Configuration</summary>
+    <>
+      {Object.keys(run.config).length ? (
+        <Facts title="Configuration" facts={run.config} isOpen />
+      ) : (
+        <Notice title="No configuration was recorded.">
+          <p>Give it to <code>sonde.watch(…, config=…)</code>: then runs can be sorted and compared by it.</p>
+        </Notice>
+      )}
+      <Facts title="Environment" facts={run.environment} isOpen={false} />
+    </>
+  );
+}
+
+function Facts({ title, facts, isOpen }: { title: string; facts: Record<string, unknown>; isOpen: boolean }): JSX.Element | null {
+  const names = Object.keys(facts);
+  if (!names.length) return null;
+  return (
+    <details class="folded settings" open={isOpen}>
+      <summary>{title}</summary>
       <dl class="facts-list">
         {names.map((name) => (
           <div key={name}>
             <dt>{name}</dt>
-            <dd>{String(run.config[name])}</dd>
+            <dd>{plain(facts[name])}</dd>
           </div>
         ))}
       </dl>
