@@ -40,6 +40,7 @@ VIEWS = (
     Shot("runs", "#/?sort=-verdict", height=480),
     Shot("runs-narrow", "#/?sort=-verdict", NARROW, "dark"),
     Shot("layers", "#/run/vanishing-gradients/layers?path=grad/rms&step=300", theme="dark"),
+    Shot("layers-explosion", "#/run/exploding-gradients/layers?path=grad/rms&step=140", height=600),
     Shot("layers-narrow", "#/run/vanishing-gradients/layers?path=grad/rms&step=300", NARROW),
     Shot("finding", "#/run/overfitting/finding/GEN001%4084"),
     Shot("compare", "#/compare?run=healthy&run=overfitting&run=dead-units", height=900),

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -406,6 +408,51 @@ def test_names_settings_findings_and_notes_are_text(own: Served, page: Page) -> 
     expect(page.locator("figure.chart canvas")).to_be_visible()
     assert page.title() != "broken in"
     assert page.locator("img, main script").count() == 0
+
+
+def export(run: Path, file: Path) -> None:
+    command = [sys.executable, "-m", "sonde", "ui", str(run), "--export", str(file)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def test_snapshot_shows_the_run_without_a_server(recorded: Path, page: Page, tmp_path: Path) -> None:
+    file = tmp_path / "snapshot.html"
+    export(recorded / "overfitting", file)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(file.as_uri())
+    wait(page)
+    expect(page.locator(".verdict h2")).to_have_text("Warning: overfitting")
+    page.locator(".finding-line").first.click()
+    expect(page.locator(".rule-page")).to_contain_text("When it is wrong")
+    expect(page.locator("figure.chart canvas").first).to_be_visible()
+    page.get_by_role("button", name="Mute").click()
+    expect(page.locator(".mute")).to_contain_text("snapshot")
+    page.goto(f"{file.as_uri()}#/run/overfitting/layers")
+    expect(page.locator("figure.heat canvas")).to_be_visible()
+    assert {url.split("#")[0] for url in asked} == {file.as_uri()}
+
+
+def test_snapshot_of_hostile_names_runs_nothing_of_them(page: Page, tmp_path: Path) -> None:
+    with sonde.record(tmp_path / "run", name="</script>" + HOSTILE, config={"note": "</script>" + HOSTILE}) as writer:
+        for step in range(1, 30):
+            writer.log(step, {"loss": 1 / step})
+        writer.event("finding", step=20, data=finding("</script>" + HOSTILE))
+    export(tmp_path / "run", tmp_path / "snapshot.html")
+    page.goto((tmp_path / "snapshot.html").as_uri())
+    wait(page)
+    expect(page.locator("h1")).to_contain_text("</script>")
+    expect(page.locator(".diagnosis")).to_contain_text("<img src=x")
+    assert page.title() != "broken in"
+    assert page.locator("img").count() == 0
+
+
+def test_snapshot_of_several_runs_is_refused(recorded: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sonde", "ui", str(recorded), "--export", str(tmp_path / "snapshot.html")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "a snapshot is of one run" in done.stderr
+    assert not (tmp_path / "snapshot.html").exists()
 
 
 def test_page_is_small_and_fetches_nothing_from_elsewhere(served: Served, page: Page) -> None:

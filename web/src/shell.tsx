@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { useConnection } from "./api/live";
+import { snapshot } from "./api/snapshot";
 import { KeyHelp } from "./keyboard/help";
 import { useKeys } from "./keyboard/keys";
 import { Notice } from "./parts/notices";
@@ -63,7 +64,7 @@ function TopBar({ view, parts, onHelp }: { view: View | null; parts: Record<stri
         </nav>
       )}
       <span class={`connection ${connection}`} role="status">
-        {connection === "lost" ? "server away, trying again" : connection === "open" ? "live" : ""}
+        {snapshot ? "a snapshot" : connection === "lost" ? "server away, trying again" : connection === "open" ? "live" : ""}
       </span>
       <ThemeButton />
       <button class="plain" onClick={onHelp} aria-label="Keys and help" title="Keys and help (?)">?</button>

@@ -28,6 +28,10 @@ def ui(
         list[str] | None,
         typer.Option(metavar="NAME", help="A further name of this machine; may be given several times."),
     ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Write DIR, a run, into one file to send around, and serve nothing."),
+    ] = None,
 ) -> None:
     """Open a page on which runs are looked at, live.
 
@@ -37,6 +41,7 @@ def ui(
     Example:
       sonde ui
       sonde ui /data/runs --port 8400 --no-open
+      sonde ui runs/demo --export demo.html
       ssh -L 8321:localhost:8321 cluster sonde ui /scratch/runs --no-open
     """
     from sonde.core.optional import require
@@ -45,6 +50,13 @@ def ui(
         require(package, "ui")
     if folder != _RUNS and not folder.is_dir():
         raise console.CommandError(f"{folder} does not exist or is not a folder; name the folder that holds your runs")
+
+    if export is not None:
+        from sonde.server.export import snapshot
+
+        export.write_text(snapshot(folder), encoding="utf-8")
+        console.say(console.one_line(export))
+        return
 
     from sonde.server.security import is_loopback
     from sonde.server.serving import Server, Settings, open_browser

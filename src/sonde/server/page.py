@@ -39,6 +39,11 @@ class File(NamedTuple):
     """Whether its name changes with its content, so that it never has to be asked for again."""
 
 
+def is_built() -> bool:
+    """Whether the page is in this copy of Sonde."""
+    return _folder().joinpath("index.html").is_file()
+
+
 def index() -> File:
     """The page itself; where none is built, one that says so."""
     built = _folder().joinpath("index.html")

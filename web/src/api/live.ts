@@ -1,6 +1,7 @@
 /** News from the server, and whether it is there: one stream for a view, opened again after it was lost. */
 
 import { useEffect, useState } from "preact/hooks";
+import { snapshot } from "./snapshot";
 import type { Finding, JsonNumber, RunLine, Verdict } from "./types";
 
 export interface StepNews {
@@ -29,6 +30,7 @@ const watchers = new Set<() => void>();
 
 /** Listen until the returned function is called. */
 export function listen(runs: string[], news: News): () => void {
+  if (snapshot) return () => undefined;
   const query = new URLSearchParams(runs.map((run) => ["run", run]));
   let source: EventSource | null = null;
   let timer = 0;

@@ -1,5 +1,6 @@
 /** Requests to the server. What goes wrong is told as a `Refusal`, which says what to do. */
 
+import { keptLayers, keptSeries, keptTags, snapshot } from "./snapshot";
 import { readColumns, readMatrix, type Columns, type Matrix } from "./binary";
 import type { Comparison, LayerPath, Note, Rule, Run, RunEvent, RunTable } from "./types";
 
@@ -19,6 +20,7 @@ export type Query = Record<string, string | number | string[] | undefined>;
 const MOST_RUNS = 5000;
 
 export async function runs(): Promise<RunTable> {
+  if (snapshot) return snapshot.table;
   const table = await json<RunTable>("runs", { limit: MOST_RUNS });
   while (table.runs.length < table.total) {
     const more = await json<RunTable>("runs", { limit: MOST_RUNS, offset: table.runs.length });
@@ -28,14 +30,23 @@ export async function runs(): Promise<RunTable> {
   return table;
 }
 
-export const run = (id: string): Promise<Run> => json(runPath(id));
-export const rule = (code: string): Promise<Rule> => json(`rules/${encodeURIComponent(code)}`);
-export const layerPaths = (id: string): Promise<{ paths: LayerPath[] }> => json(`${runPath(id)}/layer-paths`);
-export const histogramTags = (id: string): Promise<{ tags: string[] }> => json(`${runPath(id)}/histogram-tags`);
+export async function run(id: string): Promise<Run> {
+  if (snapshot && snapshot.run.id === id) return snapshot.run;
+  return json(runPath(id));
+}
+
+export async function rule(code: string): Promise<Rule> {
+  return snapshot?.rules[code] ?? json(`rules/${encodeURIComponent(code)}`);
+}
+
+export const layerPaths = async (id: string): Promise<{ paths: LayerPath[] }> => snapshot?.layer_paths ?? json(`${runPath(id)}/layer-paths`);
+
+export const histogramTags = async (id: string): Promise<{ tags: string[] }> => (snapshot ? { tags: [] } : json(`${runPath(id)}/histogram-tags`));
+
 export const comparison = (ids: string[]): Promise<Comparison> => json("compare", { run: ids });
 
-export const tags = (id: string, pattern: string, limit = 2000): Promise<{ tags: string[]; total: number }> =>
-  json(`${runPath(id)}/tags`, { pattern, limit });
+export const tags = async (id: string, pattern: string, limit = 2000): Promise<{ tags: string[]; total: number }> =>
+  snapshot ? keptTags(snapshot, pattern) : json(`${runPath(id)}/tags`, { pattern, limit });
 
 export const events = (id: string, kind: string): Promise<{ events: RunEvent[] }> =>
   json(`${runPath(id)}/events`, { kind, limit: 500 });
@@ -50,10 +61,12 @@ export interface SeriesQuery {
 
 export async function series(id: string, query: SeriesQuery): Promise<Columns[]> {
   const { tags: tag, from, to, points = 1000, by = "step" } = query;
+  if (snapshot) return keptSeries(snapshot, tag);
   return readColumns(await binary(`${runPath(id)}/series`, { tag, from: whole(from, Math.floor), to: whole(to, Math.ceil), points, by }));
 }
 
 export async function layers(id: string, path: string, from?: number, to?: number): Promise<Matrix> {
+  if (snapshot) return keptLayers(snapshot, path);
   const query = { path, from: whole(from, Math.floor), to: whole(to, Math.ceil), columns: 400, by: "depth" };
   return readMatrix(await binary(`${runPath(id)}/layers`, query));
 }
@@ -89,6 +102,7 @@ async function binary(path: string, query: Query): Promise<ArrayBuffer> {
 }
 
 async function ask(path: string, query: Query, init: RequestInit = {}): Promise<Response> {
+  if (snapshot) throw new Refusal(0, "This file is a snapshot of one run: it does not hold this.", "Open the run itself with `sonde ui`.");
   let response: Response;
   try {
     response = await fetch(address(path, query), init);

@@ -86,7 +86,7 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
           onInput={(event) => onPick(Number(event.currentTarget.value), row)}
         />
         <output>step {stepLabel(steps[column] ?? 0)}</output>
-        <Scale shading={shading} unit={unit} />
+        <Scale shading={shading} unit={unit} hasLost={values.some((value) => Math.abs(value) === Infinity)} />
       </div>
     </figure>
   );
@@ -107,10 +107,11 @@ function tell(cell: { column: number; row: number }, { names, steps, values, col
 }
 
 /** The shades with the values at their ends. */
-function Scale({ shading, unit }: { shading: Shading; unit: string }): JSX.Element {
+function Scale({ shading, unit, hasLost }: { shading: Shading; unit: string; hasLost: boolean }): JSX.Element {
   const stops = Array.from({ length: 24 }, (_, i) => Math.round((i / 23) * 255));
   return (
     <div class="scale" title={shading.log ? "logarithmic" : "linear"}>
+      {hasLost && <span title="NaN or infinite"><i class="lost" /> NaN</span>}
       {shading.log && <span title="Exactly zero"><i class="zero" /> 0</span>}
       <span>{quantity(Number(valueAt(0, shading).toPrecision(2)), unit)}</span>
       <svg viewBox="0 0 24 1" preserveAspectRatio="none" aria-hidden="true">
