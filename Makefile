@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-gpu lint format bench bench-faults clean
+.PHONY: demo ui test test-gpu lint format bench bench-faults clean
 
 $(VENV)/ready: pyproject.toml constraints.txt hatch_build.py src/sonde/kernels/native/statistics.c
 	$(PYTHON) -c 'import sys; sys.exit("Sonde needs Python 3.11 or newer; run: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
@@ -20,6 +20,9 @@ $(VENV)/adapters: $(VENV)/ready
 
 demo: $(VENV)/ready ## Train a small model and record it
 	$(BIN)/sonde demo
+
+ui: $(VENV)/ready ## Look at the runs in a browser
+	$(BIN)/sonde ui runs $(ARGS)
 
 test: $(VENV)/adapters ## Run all tests
 	$(BIN)/pytest -n 2 $(ARGS)
