@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+import sonde
 from sonde.cli.main import main
 
 
@@ -115,3 +117,28 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         return capsys.readouterr().out
 
     return run
+
+
+def test_runs_elsewhere_are_copied_as_they_grow(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    with sonde.record(there / "deep" / "one") as writer:
+        for step in range(2000):
+            writer.log(step, {"loss": 1 / (1 + step)})
+    (there / "not-a-run.bin").write_bytes(b"x" * 1000)
+    with started(there.as_uri()) as (_, address), httpx.Client(base_url=address, timeout=20) as client:
+        for steps in (1999, 2100):
+            end = time.monotonic() + 60
+            while [line["steps"] for line in client.get("/api/runs").json()["runs"]] != [steps]:
+                assert time.monotonic() < end
+            with sonde.record(there / "deep" / "one") as writer:
+                writer.log(2100, {"loss": 0.0})
+        answer = client.post(
+            "/api/runs/deep%2Fone/notes", json={"kind": "tag", "text": "x"}, headers={"origin": address.rstrip("/")}
+        )
+        assert answer.status_code == 403
+        assert client.get("/api/runs").json()["folder"] == there.as_uri()
+
+
+def test_an_address_that_arrow_cannot_read_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ui", "nothing://at/all", "--no-open"]) == 2
+    assert "nothing://at/all cannot be read" in capsys.readouterr().err

@@ -67,6 +67,7 @@ def application(
     *,
     access: Access | None = None,
     is_over: Callable[[], bool] = lambda: False,
+    shown: str = "",
 ) -> Application:
     """The server of a folder of runs, as an ASGI application.
 
@@ -74,6 +75,7 @@ def application(
         folder: The folder, or a run.
         access: Who may ask; where left out, whoever reaches it by a name of this machine.
         is_over: Asked by streams, which end when the server does.
+        shown: What the folder is called, where it is a copy of another: then it takes no notes.
     """
     diagnoses = Diagnoses()
 
@@ -91,7 +93,7 @@ def application(
         redirect_slashes=False,
         lifespan=lifespan,
     )
-    _add_routes(app, Folder(folder), diagnoses, is_over)
+    _add_routes(app, Folder(folder), diagnoses, is_over, shown)
     _add_refusals(app)
     for path in app.openapi()["paths"].values():  # made once, and kept
         for operation in path.values():
@@ -111,7 +113,7 @@ def _answers(model: type | None, *, about: dict[str, Any] | None = None) -> dict
     return {200: {"model": model} if about is None else about, **_PROBLEMS}
 
 
-def _add_routes(app: FastAPI, folder: Folder, diagnoses: Diagnoses, is_over: Callable[[], bool]) -> None:
+def _add_routes(app: FastAPI, folder: Folder, diagnoses: Diagnoses, is_over: Callable[[], bool], copy_of: str) -> None:
     lines, opened = Lines(diagnoses), OpenRuns()
     details = Details(lines, opened, diagnoses)
     live = Live(folder, lines, opened, is_over)
@@ -149,7 +151,7 @@ def _add_routes(app: FastAPI, folder: Folder, diagnoses: Diagnoses, is_over: Cal
         about = strict_json.dumps(
             {
                 "schema": 1,
-                "folder": str(folder.root),
+                "folder": copy_of or str(folder.root),
                 "total": len(there),
                 "pending": sum(line.partial for line in shown),
             }
@@ -262,6 +264,13 @@ def _add_routes(app: FastAPI, folder: Folder, diagnoses: Diagnoses, is_over: Cal
     )
     def note(run: RunId, entry: schemas.NewNote) -> Response:
         path = folder.find(unquote(run))
+        if copy_of:
+            raise Refusal(
+                403,
+                f"these runs are a copy of {copy_of}: what is said of them would be lost.",
+                allowed="folders of this machine.",
+                do="say it where the runs are.",
+            )
         add_note(path, entry.kind, text=entry.text, code=entry.code, first_step=entry.first_step)
         return _json({"notes": lines.notes(path).to_json()})
 

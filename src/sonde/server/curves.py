@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sonde.core.errors import TagNotFound
 from sonde.core.records import Float64, Int64
 from sonde.core.strict_json import Json
 from sonde.server import binary
@@ -45,13 +44,12 @@ def series(
 def _curve(run: Run, tag: str, start: float | None, end: float | None, points: int, by_time: bool) -> _Curve:
     header: dict[str, Any] = {"tag": tag, "n": 0, "columns": ["time" if by_time else "step", "mean", "low", "high"]}
     header |= {"exact": True, "last_step": None, "nonfinite": 0, "lost": []}
-    try:
-        clock = run.clock(tag) if by_time else None
-        first, last = (_step_at(clock, start), _step_at(clock, end)) if clock else (_whole(start), _whole(end, up=True))
-        window = run.window(tag, first, last, points)
-        newest = run.latest([tag]).get(tag)
-    except TagNotFound as error:
-        return _Curve({**header, "reason": str(error)}, [])
+    if not run.has(tag):
+        return _Curve({**header, "reason": f"the run has no series {tag!r}"}, [])
+    clock = run.clock(tag) if by_time else None
+    first, last = (_step_at(clock, start), _step_at(clock, end)) if clock else (_whole(start), _whole(end, up=True))
+    window = run.window(tag, first, last, points)
+    newest = run.latest([tag]).get(tag)
     if not len(window.step):
         return _Curve({**header, "reason": "nothing was measured there", "last_step": newest and newest.step}, [])
     counts = window.finite + window.nonfinite

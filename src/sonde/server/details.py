@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from sonde.core.errors import StoreError, TagNotFound
+from sonde.core.errors import StoreError
 from sonde.core.findings import Diagnosis, Finding
 from sonde.core.groups import groups
 from sonde.core.strict_json import Json
@@ -140,10 +140,10 @@ def schedule(run: Run) -> list[dict[str, Json]]:
 
 
 def _recorded_phases(run: Run) -> list[dict[str, Json]]:
-    try:
-        kinds, starts, lengths = (run.series(tag) for tag in ("phase", "phase/start", "phase/steps"))
-    except TagNotFound:
+    tags = ("phase", "phase/start", "phase/steps")
+    if not all(map(run.has, tags)):
         return []
+    kinds, starts, lengths = map(run.series, tags)
     found = []
     rows = zip(kinds.value.tolist(), starts.value.tolist(), lengths.value.tolist(), strict=False)
     for kind, start, length in rows:
@@ -154,10 +154,9 @@ def _recorded_phases(run: Run) -> list[dict[str, Json]]:
 
 
 def _phases_of_rate(run: Run) -> list[dict[str, Json]]:
-    try:
-        window = run.window("lr", points=_PHASE_POINTS)
-    except TagNotFound:
+    if not run.has("lr"):
         return []
+    window = run.window("lr", points=_PHASE_POINTS)
     phases = Phases()
     state = phases.init(1)
     found: list[dict[str, Json]] = []
@@ -204,10 +203,9 @@ def _ranks(run: Run) -> list[int]:
 
 
 def _evaluations(run: Run) -> list[int]:
-    try:
-        steps = run.series("val/loss").step
-    except TagNotFound:
+    if not run.has("val/loss"):
         return []
+    steps = run.series("val/loss").step
     if len(steps) > _MOST_EVALUATIONS:
         steps = steps[np.unique(np.linspace(0, len(steps) - 1, _MOST_EVALUATIONS).round().astype(np.intp))]
     found: list[int] = steps.tolist()

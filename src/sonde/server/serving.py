@@ -36,6 +36,7 @@ class Settings:
         port: 0 is any that is free.
         token: Made where it is needed and empty.
         names: Further names by which it may be asked for.
+        shown: What the folder is called, where it is a copy: nothing can be written to it then.
     """
 
     folder: Path
@@ -43,6 +44,7 @@ class Settings:
     port: int = PORT
     token: str = ""
     names: Sequence[str] = ()
+    shown: str = ""
 
 
 @final
@@ -66,7 +68,9 @@ class Server:
         port = self._socket.getsockname()[1]
         access = Access(token=token, names=names_of(settings.host, settings.names), port=port)
         self.address = f"http://{_shown(settings.host)}:{port}/" + (f"?token={token}" if token else "")
-        app = application(settings.folder, access=access, is_over=lambda: self._server.should_exit)
+        app = application(
+            settings.folder, access=access, is_over=lambda: self._server.should_exit, shown=settings.shown
+        )
         config = uvicorn.Config(
             app,
             log_level="critical",  # addresses hold the token

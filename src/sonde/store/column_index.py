@@ -22,6 +22,7 @@ TAGS_A_LINE = 1000
 _MAX_COLUMNS = 10_000_000
 _MAX_BINS = 1 << 16
 _LINE_BYTES = 8 << 20
+_SMALL_BYTES = 64 << 10
 
 
 def append(folder: Path, tags: Sequence[str], first: int, last: int, bins: int) -> None:
@@ -97,6 +98,12 @@ class ColumnIndex:
         """The column of a tag, None where the table has no such tag."""
         if tag in self._known:
             return self._known[tag]
+        if self.num_bytes <= _SMALL_BYTES:  # as of nearly all tables: it is read once, and not for each tag again
+            tags = self.tags()
+            if not self.problem:
+                if len(self._known) < len(tags):
+                    self._known = {own: column for column, own in reversed(list(enumerate(tags)))}
+                return self._known.get(tag)
         column = self._search(tag)
         if column is not None:
             self._known[tag] = column

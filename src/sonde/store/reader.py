@@ -146,6 +146,10 @@ class Run:
         """All tags of histograms that match a shell-style pattern, sorted."""
         return _matching(_tags_of(self._all(layout.HISTOGRAMS)), pattern)
 
+    def has(self, tag: str) -> bool:
+        """Whether there is a series of that name, with a value or not yet."""
+        return any(table.columns.find(tag) is not None for table in self._all(layout.TABLES))
+
     def series(
         self, tag: str, *, start: int | None = None, end: int | None = None, branch: int | None = None
     ) -> Series:
