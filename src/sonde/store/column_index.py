@@ -22,6 +22,7 @@ TAGS_A_LINE = 1000
 _MAX_COLUMNS = 10_000_000
 _MAX_BINS = 1 << 16
 _LINE_BYTES = 8 << 20
+_SMALL_BYTES = 64 << 10
 
 
 def append(folder: Path, tags: Sequence[str], first: int, last: int, bins: int) -> None:
@@ -97,6 +98,12 @@ class ColumnIndex:
         """The column of a tag, None where the table has no such tag."""
         if tag in self._known:
             return self._known[tag]
+        if self.num_bytes <= _SMALL_BYTES:  # as of nearly all tables: it is read once, and not for each tag again
+            tags = self.tags()
+            if not self.problem:
+                if len(self._known) < len(tags):
+                    self._known = {own: column for column, own in reversed(list(enumerate(tags)))}
+                return self._known.get(tag)
         column = self._search(tag)
         if column is not None:
             self._known[tag] = column
@@ -104,7 +111,7 @@ class ColumnIndex:
 
     def tags(self) -> list[str]:
         """All tags, in the order of their columns."""
-        size = self._file_size()
+        size = self.num_bytes
         if size != self._size:
             self.problem = ""
             self._tags, self._size = read_tags(self._folder, self._note), size
@@ -113,7 +120,9 @@ class ColumnIndex:
     def _note(self, problem: str) -> None:
         self.problem = self.problem or problem
 
-    def _file_size(self) -> int:
+    @property
+    def num_bytes(self) -> int:
+        """The length of the file; 0 where it is not there."""
         try:
             return (self._folder / COLUMNS).stat(follow_symlinks=False).st_size
         except OSError:

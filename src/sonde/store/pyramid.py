@@ -30,6 +30,9 @@ FACTOR = 8
 # first segment that is long enough, and the interpreter lock be held for milliseconds.
 _PIECE_CELLS = 1 << 14
 
+# Figures of several columns: up to a megabyte one read costs less than one for each column.
+_READ_AT_ONCE = 1 << 18
+
 _HEADER = struct.Struct("<8sIIQII")  # magic, version, columns, rows, figures a bucket, reserved
 _MAGIC = b"SONDEPYR"
 _VERSION = 1
@@ -83,6 +86,15 @@ def write(path: Path, step: Int64, time: Float64, columns: Float32) -> None:
             file.write(np.ascontiguousarray(part).data)
         file.flush()
         os.fsync(file.fileno())
+
+
+class Means(NamedTuple):
+    """Several columns at one level: the first step of each bucket; of each column and bucket the mean and counts."""
+
+    step: Int64
+    mean: Float32
+    finite: Float32
+    nonfinite: Float32
 
 
 class _Level(NamedTuple):
@@ -235,11 +247,9 @@ class Pyramid:
 
         Level 0 where even that is too coarse: the caller asks for rows instead if `max_rows` is below `BASE_ROWS`.
         """
-        number, bucket = 0, BASE_ROWS
-        while number + 1 < len(self._sizes) and bucket * FACTOR <= max_rows:
-            number, bucket = number + 1, bucket * FACTOR
+        number, bucket = self._level_of(max_rows)
         size, before, buckets = self._sizes[number], sum(self._sizes[:number]), sum(self._sizes)
-        starts = np.frombuffer(read_at(self._fd, 8 * size, self._starts_at + 8 * before), "<i8")
+        starts = self._starts(number)
         column_at = self._data_at + 4 * column * self._figures * buckets
         figures = [
             np.frombuffer(read_at(self._fd, 4 * size, column_at + 4 * (i * buckets + before)), "<f4")
@@ -247,6 +257,51 @@ class Pyramid:
         ]
         finite, nonfinite = self._counts(figures, size, bucket)
         return Window(starts, figures[0], figures[1], figures[2], finite, nonfinite), bucket
+
+    def means(self, columns: npt.NDArray[np.intp], max_rows: int) -> Means:
+        """The means of some columns at the level that `level` would take: of a picture that has a row a column."""
+        number, bucket = self._level_of(max_rows)
+        size, before = self._sizes[number], sum(self._sizes[:number])
+        if not len(columns) or columns.min() < 0 or columns.max() >= self.num_columns:
+            raise ValueError("it has fewer columns than its segment says.")
+        if self._figures == 3:
+            mean = self._figures_of(columns, 1, 2, before, size)[:, 0]
+            rows = _sizes(self.rows, bucket, size).astype(np.float32)
+            finite, nonfinite = np.broadcast_to(rows, mean.shape), np.broadcast_to(np.float32(0), mean.shape)
+        else:
+            mean, _, finite, nonfinite = self._figures_of(columns, 1, 5, before, size).swapaxes(0, 1)
+            if not all(bool(((count >= 0) & (count <= bucket)).all()) for count in (finite, nonfinite)):
+                raise ValueError("a bucket counts values that it cannot have.")
+        return Means(self._starts(number), mean, finite, nonfinite)
+
+    def _figures_of(
+        self, columns: npt.NDArray[np.intp], low: int, high: int, before: int, size: int
+    ) -> npt.NDArray[np.float32]:
+        """Some figures of some columns at one level: (columns, figures, buckets)."""
+        buckets = sum(self._sizes)
+        first, num = int(columns.min()), int(columns.max() - columns.min()) + 1
+        if num * self._figures * buckets <= max(_READ_AT_ONCE, 8 * len(columns) * size):
+            data = read_at(
+                self._fd, 4 * num * self._figures * buckets, self._data_at + 4 * first * self._figures * buckets
+            )
+            whole = np.frombuffer(data, "<f4").reshape(num, self._figures, buckets)
+            return whole[columns - first, low:high, before : before + size]
+        found = np.empty((len(columns), high - low, size), np.float32)
+        for place, column in enumerate(columns.tolist()):
+            for figure in range(low, high):
+                at = self._data_at + 4 * ((column * self._figures + figure) * buckets + before)
+                found[place, figure - low] = np.frombuffer(read_at(self._fd, 4 * size, at), "<f4")
+        return found
+
+    def _level_of(self, max_rows: int) -> tuple[int, int]:
+        number, bucket = 0, BASE_ROWS
+        while number + 1 < len(self._sizes) and bucket * FACTOR <= max_rows:
+            number, bucket = number + 1, bucket * FACTOR
+        return number, bucket
+
+    def _starts(self, number: int) -> Int64:
+        size, before = self._sizes[number], sum(self._sizes[:number])
+        return np.frombuffer(read_at(self._fd, 8 * size, self._starts_at + 8 * before), "<i8")
 
     def _counts(self, figures: list[npt.NDArray[np.float32]], size: int, bucket: int) -> tuple[Int64, Int64]:
         if self._figures == 5:

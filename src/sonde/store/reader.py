@@ -5,7 +5,7 @@ import fnmatch
 import functools
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,12 +15,11 @@ from sonde.core import fragments
 from sonde.core.errors import FormatError, StoreError, TagNotFound
 from sonde.core.example_losses import ExampleLosses, is_of_examples
 from sonde.core.frames import Columns, Float32, Frame, is_missing
-from sonde.core.json_fields import known, mapping, member, text, whole
 from sonde.core.model_table import ModelTable
 from sonde.core.printable import one_line
 from sonde.core.records import Branch, Ending, Event, Float64, Int64, Point, Series, State, Window
-from sonde.core.strict_json import to_number
-from sonde.store import branches, layout, opening, states
+from sonde.store import branches, events, layout, opening, states
+from sonde.store.heat import Heat, heat
 from sonde.store.table_reader import Stretch, TableReader
 from sonde.store.table_view import outer_join
 from sonde.store.zoom import single, zoom
@@ -153,6 +152,10 @@ class Run:
         tables = [table for table in self._all(layout.HISTOGRAMS) if not is_of_examples(table.name)]
         return _matching(_tags_of(tables), pattern)
 
+    def has(self, tag: str) -> bool:
+        """Whether there is a series of that name, with a value or not yet."""
+        return any(table.columns.find(tag) is not None for table in self._all(layout.TABLES))
+
     def series(
         self, tag: str, *, start: int | None = None, end: int | None = None, branch: int | None = None
     ) -> Series:
@@ -264,6 +267,63 @@ class Run:
 
         return plot(self, tags, start=start, end=end, scale=scale)
 
+    def heat(
+        self, tags: Sequence[str], *, start: int | None = None, end: int | None = None, columns: int = 400
+    ) -> Heat:
+        """Several series as one picture: a row a tag, a column a stretch of steps, the same for all.
+
+        The cost depends on the size of the picture, not on the length of the run. A cell is the mean of its finite
+        values; NaN where nothing was measured, infinite where a NaN or an infinite value was. Columns of which no
+        series has a value are left out, so that there may be fewer than were asked for.
+
+        Args:
+            tags: The series; one that the run does not have is a row of NaN.
+            start: First step wanted.
+            end: Last step wanted, included.
+            columns: The most columns wanted.
+        """
+        if columns < 1:
+            raise ValueError(f"`heat(columns=...)` must be at least 1, got {columns}.")
+        by_table: dict[int, tuple[TableReader, list[int], list[int]]] = {}
+        tables = self._all(layout.TABLES)
+        wanted = {tag: place for place, tag in enumerate(tags)}
+        for table in tables:
+            for column, tag in enumerate(table.columns.tags()):
+                if (place := wanted.get(tag)) is not None:
+                    _, places, own = by_table.setdefault(id(table), (table, [], []))
+                    places.append(place)
+                    own.append(column)
+        line = self._line(None)
+        pieces = [(places, table.means(own, line, start, end, columns)) for table, places, own in by_table.values()]
+        return heat(len(tags), pieces, columns)
+
+    def clock(self, tag: str) -> tuple[Int64, Float64]:
+        """When the steps of a series were: some steps, rising, and their times; those between are interpolated.
+
+        Raises:
+            TagNotFound: the run has no such series.
+        """
+        table, _ = self._find(tag, layout.TABLES)[0]
+        return table.clock(self._line(None))
+
+    def latest(self, tags: Iterable[str]) -> dict[str, Point]:
+        """The newest measured point of some tags, at the price of these; a tag that has none is left out."""
+        by_table: dict[int, tuple[TableReader, list[tuple[str, int]]]] = {}
+        tables = self._all(layout.TABLES)
+        for tag in tags:
+            for table in tables:
+                if (column := table.columns.find(tag)) is not None:
+                    by_table.setdefault(id(table), (table, []))[1].append((tag, column))
+        line = self._line(None)
+        found: dict[str, Point] = {}
+        for table, wanted in by_table.values():
+            points = table.latest([column for _, column in wanted], line)
+            for place in np.flatnonzero(~is_missing(points.value)).tolist():
+                tag, step = wanted[place][0], int(points.step[place])
+                if tag not in found or found[tag].step < step:
+                    found[tag] = Point(step, float(points.value[place]), float(points.time[place]))
+        return found
+
     def last(self) -> dict[str, Point]:
         """The newest measured point of every tag."""
         line = self._line(None)
@@ -322,18 +382,8 @@ class Run:
     def events(self, kind: str | None = None) -> list[Event]:
         """Everything that happened, in order, or what is of one kind."""
         path = self.path / layout.EVENTS
-        problem = functools.partial(self._problems.__setitem__, str(path))
-        found = []
-        for line in layout.read_lines(path, depth=layout.IN_RUN, problem=problem):
-            try:
-                said = known(line, _EVENT, problem)
-                own = member(said, "kind", text)
-            except FormatError as error:
-                problem(f"an event is damaged: {error}")
-                continue
-            if kind in (None, own):
-                found.append(Event(own, said.get("time") or 0.0, said.get("step"), said.get("data") or {}))
-        return found
+        found = events.read(self.path, functools.partial(self._problems.__setitem__, str(path)))
+        return found if kind is None else [event for event in found if event.kind == kind]
 
     def follow(self, *, poll_s: float = 0.5, from_start: bool = True) -> Iterator[Frame]:
         """Rows of all tables as they come, until the run ends.
@@ -467,7 +517,6 @@ class Run:
 
 
 _MOST_SHOWN = 12
-_EVENT = {"time": to_number, "step": lambda value: None if value is None else whole(value), "data": mapping}
 
 
 def _tags_of(tables: Sequence[TableReader]) -> set[str]:

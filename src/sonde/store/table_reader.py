@@ -6,6 +6,7 @@ is damaged or was never copied is left out and named in `problems`.
 """
 
 import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,9 @@ from sonde.core.frames import MISSING, Float32, is_missing
 from sonde.core.records import Float64, Int64, Window
 from sonde.store import layout
 from sonde.store.column_index import ColumnIndex
-from sonde.store.pyramid import BASE_ROWS, Newest, Pyramid, newest
+from sonde.store.pyramid import BASE_ROWS, Means, Newest, Pyramid, newest
 from sonde.store.row_log import RowLog
-from sonde.store.segments import BlockFile, Segment, block_path, read_footer, read_segment
+from sonde.store.segments import BlockFile, Segment, block_path, read_segment
 from sonde.store.zoom import join, pick, single, zoom
 
 T = TypeVar("T")
@@ -28,6 +29,9 @@ T = TypeVar("T")
 _TRIES = 1000
 _FREE_BYTES = 256 << 20
 _MOST_PACKED = 1000
+# Cells of several columns that are read only to be summed up: of the rows that are shown (0.1 s), and of a segment of
+# which few are (64 MB).
+_CELLS_SHOWN, _CELLS_AT_ONCE = 1 << 22, 1 << 24
 _COLUMN_BYTES = 40  # in a footer and the header of a page, however well the column packs
 _GOES_BACK = "its steps go back, which those of one line never do."
 _LAST_STEP = np.iinfo(np.int64).max
@@ -67,11 +71,6 @@ class Part:
 
 # Segments never change, but a run may be deleted and recorded anew at the same place: the identity of the file is part
 # of the key.
-@functools.lru_cache(maxsize=64)
-def _footer_of(path: str, _: tuple[int, int]) -> Any:
-    return read_footer(path)
-
-
 @functools.lru_cache(maxsize=4096)
 def _segment_of(path: Path, _: tuple[int, int]) -> Segment:
     return read_segment(path)
@@ -82,8 +81,34 @@ def _identity(path: Path) -> tuple[int, int]:
     return status.st_ino, status.st_mtime_ns
 
 
-def _footer(path: Path) -> Any:
-    return _footer_of(str(path), _identity(path))
+@functools.lru_cache(maxsize=256)
+def _ticks_of(path: Path, _: tuple[int, int], rows: int) -> tuple[Int64, Float64]:
+    """Step and time of every 64th row of a segment, and of its last: some 60 kB of the longest there is."""
+    file = block_path(path, 0)
+    with _block(file, 1) as block:
+        if block.num_rows != rows:
+            raise FormatError(f"it has {block.num_rows} rows, its {layout.SEGMENT} says {rows}.")
+        step, time = block.steps(), block.times()
+    at = np.unique(np.append(np.arange(0, rows, BASE_ROWS), rows - 1))
+    return step[at], time[at]
+
+
+_MOST_FOOTERS = 64
+_footers: dict[tuple[str, tuple[int, int]], Any] = {}
+_footers_lock = threading.Lock()
+
+
+def _block(path: Path, bins: int) -> BlockFile:
+    """A block, opened once where its footer is not known yet."""
+    key = str(path), _identity(path)
+    with _footers_lock:
+        footer = _footers.pop(key, None)  # and last again below: the one that was not used for longest goes first
+    block = BlockFile(path, bins=bins, footer=footer)
+    with _footers_lock:
+        _footers[key] = block.footer
+        while len(_footers) > _MOST_FOOTERS:
+            del _footers[next(iter(_footers))]
+    return block
 
 
 def _segment(path: Path) -> Segment:
@@ -228,20 +253,14 @@ class TableReader:
         return Rows(log.steps(), log.times(), values)
 
     def _segment_rows(self, path: Path, segment: Segment, columns: Sequence[int], question: _Question) -> Rows:
-        by_block: dict[int, list[tuple[int, int]]] = {}
-        for i, column in enumerate(columns):
-            if column < segment.columns:
-                number, place = divmod(column, segment.block_columns)
-                by_block.setdefault(number, []).append((i, place))
-        if not by_block:
-            by_block[0] = []  # the steps and times are in every block
+        by_block = _by_block(segment, columns) or {0: []}  # the steps and times are in every block
         files = [block_path(path, number) for number in by_block]
         stored = sum(file.stat(follow_symlinks=False).st_size for file in files)
         question.take(segment.rows * (16 + 4 * self.bins * len(columns)), stored)
         values = np.full((len(columns), segment.rows * self.bins), MISSING, np.float32)
         step = time = None
         for file, wanted in zip(files, by_block.values(), strict=True):
-            with BlockFile(file, bins=self.bins, footer=_footer(file)) as block:
+            with _block(file, self.bins) as block:
                 if block.num_rows != segment.rows:
                     raise FormatError(f"it has {block.num_rows} rows, its {layout.SEGMENT} says {segment.rows}.")
                 if step is None:
@@ -251,6 +270,18 @@ class TableReader:
         assert step is not None
         assert time is not None
         return Rows(step, time, values)
+
+    def _segment_column(self, path: Path, segment: Segment, column: int, question: _Question) -> tuple[Int64, Float32]:
+        """The steps and values of one series, without the times, which no picture needs."""
+        number, place = divmod(column, segment.block_columns)
+        file = block_path(path, number)
+        question.take(segment.rows * 12, file.stat(follow_symlinks=False).st_size)
+        with _block(file, 1) as block:
+            if block.num_rows != segment.rows:
+                raise FormatError(f"it has {block.num_rows} rows, its {layout.SEGMENT} says {segment.rows}.")
+            step, values = block.steps(), block.column(place)
+        _check_order(step)
+        return step, values
 
     def window(self, column: int, line: Sequence[Stretch], start: int | None, end: int | None, points: int) -> Window:
         """A series in at most `points` buckets."""
@@ -319,10 +350,12 @@ class TableReader:
                 window := self._level(part.path, segment, column, start, last, max_rows, question)
             ):
                 return window
-        rows = self._part_rows(part, [column], start, end, question)
-        if rows is None:
-            return None
-        return single(rows.step, rows.values[0])
+        if part.is_log:
+            rows = self._part_rows(part, [column], start, end, question)
+            return None if rows is None else single(rows.step, rows.values[0])
+        step, values = self._segment_column(part.path, segment, column, question)
+        low, high = _span(step, start, last)
+        return single(step[low:high], values[low:high])
 
     def _level(
         self,
@@ -345,23 +378,181 @@ class TableReader:
         if (start is None or start <= segment.first_step) and last >= segment.last_step:
             return pick(window, np.flatnonzero(window.finite + window.nonfinite))
         # The window ends inside of the segment: whole buckets where they fit, rows at the ends.
-        rows = self._segment_rows(path, segment, [column], question)
-        low = 0 if start is None else int(np.searchsorted(rows.step, start, side="left"))
-        high = int(np.searchsorted(rows.step, last, side="right"))
+        step, values = self._segment_column(path, segment, column, question)
+        low, high = _span(step, start, last)
         first = -(-low // bucket)
         end = len(window.step) if high == segment.rows else high // bucket
         if first >= end:
             return None
         inside = np.flatnonzero(window.finite[first:end] + window.nonfinite[first:end]) + first
         before, behind = slice(low, first * bucket), slice(end * bucket, high)
-        values = rows.values[0]
         return join(
             [
-                single(rows.step[before], values[before]),
+                single(step[before], values[before]),
                 pick(window, inside),
-                single(rows.step[behind], values[behind]),
+                single(step[behind], values[behind]),
             ]
         )
+
+    def means(
+        self, columns: Sequence[int], line: Sequence[Stretch], start: int | None, end: int | None, points: int
+    ) -> Means:
+        """Several columns in buckets that are the same for all, as fine as a picture of so many points needs.
+
+        There may be a few more buckets than points. Where rows would be too many to read, buckets are 64 rows, however
+        many points are asked for; those at the ends of the window may reach beyond it.
+        """
+        return self._again(lambda: self._means(columns, line, start, end, points))
+
+    def _means(
+        self, columns: Sequence[int], line: Sequence[Stretch], start: int | None, end: int | None, points: int
+    ) -> Means:
+        parts = self.parts(line)
+        num_rows = self._rows_between(parts, start, end)
+        max_rows = max(1, num_rows // points)
+        if num_rows * len(columns) > _CELLS_SHOWN:
+            max_rows = max(max_rows, BASE_ROWS)
+        question = _Question()
+        pieces = []
+        for part in parts:
+            read = functools.partial(self._part_means, part, columns, start, end, max_rows, question)
+            piece = self._guard(part, read)
+            if piece is not None and len(piece.step):
+                pieces.append(piece)
+        if len(pieces) == 1:
+            return pieces[0]
+        empty = np.empty((len(columns), 0), np.float32)
+        pieces.insert(0, Means(np.empty(0, np.int64), empty, empty, empty))
+        return Means(*(np.concatenate([piece[i] for piece in pieces], axis=-1) for i in range(4)))
+
+    def _part_means(
+        self,
+        part: Part,
+        columns: Sequence[int],
+        start: int | None,
+        end: int | None,
+        max_rows: int,
+        question: _Question,
+    ) -> Means | None:
+        if not part.is_log:
+            segment = self._segment(part)
+            last = part.end_step - 1 if end is None else min(end, part.end_step - 1)
+            if segment.first_step > last or (start is not None and segment.last_step < start):
+                return None
+            is_large = segment.rows * len(columns) > _CELLS_AT_ONCE
+            if (max_rows >= BASE_ROWS or is_large) and (
+                # Of half a column at most: a bucket is drawn where it begins.
+                found := self._level_means(part.path, segment, columns, max_rows // 2)
+            ):
+                question.follow(found.step)
+                low = 0 if start is None else max(0, int(np.searchsorted(found.step, start, side="right")) - 1)
+                high = int(np.searchsorted(found.step, last, side="right"))
+                return Means(found.step[low:high], *(figures[:, low:high] for figures in found[1:]))
+        rows = self._part_rows(part, columns, start, end, question)
+        if rows is None:
+            return None
+        question.follow(rows.step)
+        finite = np.isfinite(rows.values)
+        nonfinite = ~finite & ~is_missing(rows.values)
+        return Means(rows.step, rows.values, finite.astype(np.float32), nonfinite.astype(np.float32))
+
+    def _level_means(self, path: Path, segment: Segment, columns: Sequence[int], max_rows: int) -> Means | None:
+        """All columns from the pyramids of their blocks; None where one of these cannot be read."""
+        wanted = np.asarray(columns)
+        at = np.flatnonzero(wanted < segment.columns)
+        number, place = np.divmod(wanted[at], segment.block_columns)
+        found: Means | None = None
+        try:
+            for block in np.unique(number).tolist():
+                own = number == block
+                with Pyramid(block_path(path, block, "pyramid")) as pyramid:
+                    if pyramid.rows != segment.rows:
+                        return None
+                    part = pyramid.means(place[own], max_rows)
+                if found is None:
+                    _check_order(part.step)
+                    shape = len(columns), len(part.step)
+                    found = Means(part.step, *(np.full(shape, fill, np.float32) for fill in (np.nan, 0, 0)))
+                for whole, figures in zip(found[1:], part[1:], strict=True):
+                    whole[at[own]] = figures
+        except (OSError, ValueError):
+            return None  # torn or not copied: the rows are read instead
+        return found
+
+    def clock(self, line: Sequence[Stretch]) -> tuple[Int64, Float64]:
+        """When steps were: step and time of the first row of each 64 and of the last of each part; of logs all.
+
+        Both rise but for clocks that were set back. What lies between two of them is interpolated.
+        """
+        return self._again(lambda: self._clock(line))
+
+    def _clock(self, line: Sequence[Stretch]) -> tuple[Int64, Float64]:
+        steps, times = [np.empty(0, np.int64)], [np.empty(0)]
+        for part in self.parts(line):
+            piece = self._guard(part, functools.partial(self._part_clock, part))
+            if piece is not None:
+                steps.append(piece[0])
+                times.append(piece[1])
+        return np.concatenate(steps), np.concatenate(times)
+
+    def _part_clock(self, part: Part) -> tuple[Int64, Float64]:
+        if part.is_log:
+            with RowLog(part.path) as log:
+                step, time = log.steps(), log.times()
+        else:
+            segment = self._segment(part)
+            step, time = _ticks_of(part.path, _identity(part.path / layout.SEGMENT), segment.rows)
+        keep = step < part.end_step
+        return step[keep], time[keep]
+
+    def latest(self, columns: Sequence[int], line: Sequence[Stretch]) -> Newest:
+        """The newest measured point of some columns."""
+        return self._again(lambda: self._latest(columns, line))
+
+    def _latest(self, columns: Sequence[int], line: Sequence[Stretch]) -> Newest:
+        found = Newest(
+            np.full(len(columns), MISSING, np.float32), np.zeros(len(columns), np.int64), np.zeros(len(columns))
+        )
+        open_ = np.ones(len(columns), bool)
+        for part in reversed(self.parts(line)):
+            self._guard(part, functools.partial(self._fill_latest, part, columns, found, open_))
+            if not open_.any():
+                break
+        return found
+
+    def _fill_latest(self, part: Part, columns: Sequence[int], found: Newest, open_: Any) -> None:
+        wanted = np.flatnonzero(open_)
+        for places, piece in self._latest_of(part, [columns[i] for i in wanted.tolist()]):
+            at = wanted[places]
+            there = ~is_missing(piece.value)
+            at = at[there]
+            found.value[at], found.step[at], found.time[at] = piece.value[there], piece.step[there], piece.time[there]
+            open_[at] = False
+
+    def _latest_of(self, part: Part, columns: Sequence[int]) -> Iterator[tuple[list[int], Newest]]:
+        """The newest points of some columns of a part, with their places among these columns."""
+        if not part.is_log:
+            segment = self._segment(part)
+            if segment.last_step < part.end_step:
+                for number, wanted in _by_block(segment, columns).items():
+                    yield [i for i, _ in wanted], self._newest_in(part.path, segment, number, wanted)
+                return
+        rows = self._part_rows(part, columns, None, None, _Question())
+        if rows is not None and len(rows.step):
+            yield list(range(len(columns))), newest(rows.step, rows.time, rows.values)
+
+    def _newest_in(self, path: Path, segment: Segment, number: int, wanted: Sequence[tuple[int, int]]) -> Newest:
+        try:
+            with Pyramid(block_path(path, number, "pyramid")) as pyramid:
+                at = np.array([place for _, place in wanted])
+                if at.max() >= pyramid.num_columns:
+                    raise ValueError("it has fewer columns than its segment says.")
+                points = pyramid.newest()
+                return Newest(points.value[at], points.step[at], points.time[at])
+        except (OSError, ValueError):  # torn or not copied: the rows are read instead
+            columns = [number * segment.block_columns + place for _, place in wanted]
+            rows = self._segment_rows(path, segment, columns, _Question())
+            return newest(rows.step, rows.time, rows.values)
 
     def newest(self, line: Sequence[Stretch]) -> Newest:
         """The newest measured point of every column."""
@@ -515,6 +706,16 @@ def _why(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
+def _by_block(segment: Segment, columns: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+    """By block of a segment: which of the columns it holds, each as its place among them and in the block."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for i, column in enumerate(columns):
+        if column < segment.columns:
+            number, place = divmod(column, segment.block_columns)
+            found.setdefault(number, []).append((i, place))
+    return found
+
+
 def _check_width(path: Path, segment: Segment) -> None:
     """Before as many things are made as the segment says it has columns."""
     stored = sum(block_path(path, number).stat(follow_symlinks=False).st_size for number in range(segment.num_blocks))
@@ -527,10 +728,15 @@ def _check_order(step: Int64) -> None:
         raise FormatError(_GOES_BACK)
 
 
+def _span(step: Int64, start: int | None, last: int) -> tuple[int, int]:
+    """The rows from `start` to `last`, both included: the first, and one behind the last."""
+    low = 0 if start is None else int(np.searchsorted(step, start, side="left"))
+    return low, int(np.searchsorted(step, last, side="right"))
+
+
 def _cut(rows: Rows, start: int | None, last: int, bins: int) -> Rows:
     _check_order(rows.step)
-    low = 0 if start is None else int(np.searchsorted(rows.step, start, side="left"))
-    high = int(np.searchsorted(rows.step, last, side="right"))
+    low, high = _span(rows.step, start, last)
     if low == 0 and high == len(rows.step):
         return rows
     return Rows(rows.step[low:high], rows.time[low:high], rows.values[:, low * bins : high * bins])
