@@ -44,7 +44,7 @@ def build_page() -> Path:
     if not (SOURCES / "package.json").is_file():
         raise NotBuilt("its sources, the folder `web`, are not here")
     _install()
-    _npm("run", "bundle")
+    _npm("run", "build")
     STAMP.write_text(digest(), encoding="ascii")
     return PAGE
 

@@ -16,7 +16,7 @@ def words() -> str:
     """The file, as it should be."""
     meanings = {path: known._asdict() for path, known in sorted(MEANINGS.items())}
     causes = {cause.value: cause.meaning for cause in Cause}
-    return json.dumps({"meanings": meanings, "causes": causes}, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps({"meanings": meanings, "causes": causes}, indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

@@ -32,14 +32,26 @@ export function Shell(): JSX.Element {
     <>
       <TopBar view={found?.view ?? null} parts={parts} onHelp={() => setHelping(true)} />
       <main>
-        {found ? <Guarded key={place.path.join("/")} view={found.view} parts={parts} query={place.query} /> : <Nowhere />}
+        {found ? (
+          <Guarded key={place.path.join("/")} view={found.view} parts={parts} query={place.query} />
+        ) : (
+          <Nowhere />
+        )}
       </main>
       {isHelping && <KeyHelp onClose={() => setHelping(false)} />}
     </>
   );
 }
 
-function TopBar({ view, parts, onHelp }: { view: View | null; parts: Record<string, string>; onHelp: () => void }): JSX.Element {
+function TopBar({
+  view,
+  parts,
+  onHelp,
+}: {
+  view: View | null;
+  parts: Record<string, string>;
+  onHelp: () => void;
+}): JSX.Element {
   const { connection } = useConnection();
   const run = parts["run"] ?? "";
   const isInTabs = view?.isTab ?? false;
@@ -53,21 +65,35 @@ function TopBar({ view, parts, onHelp }: { view: View | null; parts: Record<stri
         <span>Sonde</span>
       </a>
       <nav class="crumbs" aria-label="Where you are">
-        {run && <a href={toRun(run)} title={run}>{run.split("/").pop()}</a>}
+        {run && (
+          <a href={toRun(run)} title={run}>
+            {run.split("/").pop()}
+          </a>
+        )}
         {view && !isInTabs && view.pattern !== "" && <span aria-current="page">{view.title}</span>}
       </nav>
       {run && (
         <nav class="tabs" aria-label="Views of the run">
           {VIEWS.filter((other) => other.isTab).map((other) => (
-            <a key={other.pattern} href={tabAddress(other, run)} aria-current={other === view ? "page" : undefined}>{other.title}</a>
+            <a key={other.pattern} href={tabAddress(other, run)} aria-current={other === view ? "page" : undefined}>
+              {other.title}
+            </a>
           ))}
         </nav>
       )}
       <span class={`connection ${connection}`} role="status">
-        {snapshot ? "a snapshot" : connection === "lost" ? "server away, trying again" : connection === "open" ? "live" : ""}
+        {snapshot
+          ? "a snapshot"
+          : connection === "lost"
+            ? "server away, trying again"
+            : connection === "open"
+              ? "live"
+              : ""}
       </span>
       <ThemeButton />
-      <button class="plain" onClick={onHelp} aria-label="Keys and help" title="Keys and help (?)">?</button>
+      <button class="plain" onClick={onHelp} aria-label="Keys and help" title="Keys and help (?)">
+        ?
+      </button>
     </header>
   );
 }
@@ -86,7 +112,15 @@ function tabAddress(view: View, run: string): string {
 }
 
 /** A view that fails says so, and the rest of the page goes on. */
-function Guarded({ view, parts, query }: { view: View; parts: Record<string, string>; query: URLSearchParams }): JSX.Element {
+function Guarded({
+  view,
+  parts,
+  query,
+}: {
+  view: View;
+  parts: Record<string, string>;
+  query: URLSearchParams;
+}): JSX.Element {
   const [error, reset] = useErrorBoundary((error) => console.error(error));
   if (error)
     return (
@@ -101,7 +135,9 @@ function Guarded({ view, parts, query }: { view: View; parts: Record<string, str
 function Nowhere(): JSX.Element {
   return (
     <Notice title="There is no such view.">
-      <p>The address may be of another version of Sonde. <a href={toRuns()}>Go to all runs</a></p>
+      <p>
+        The address may be of another version of Sonde. <a href={toRuns()}>Go to all runs</a>
+      </p>
     </Notice>
   );
 }

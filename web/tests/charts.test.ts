@@ -11,13 +11,35 @@ import { chartSvg, polyline } from "../src/charts/svg";
 
 function points(x: number[], mean: number[], spread = 0): Points {
   const values = Float64Array.from(mean);
-  return { x: Float64Array.from(x), mean: values, low: values.map((v) => v - spread), high: values.map((v) => v + spread), exact: spread === 0 };
+  return {
+    x: Float64Array.from(x),
+    mean: values,
+    low: values.map((v) => v - spread),
+    high: values.map((v) => v + spread),
+    exact: spread === 0,
+  };
 }
 
-const line = (own: Points, tag = "loss", smoothing = 0): Line => ({ tag, label: tag, colour: "main", points: own, smoothing });
+const line = (own: Points, tag = "loss", smoothing = 0): Line => ({
+  tag,
+  label: tag,
+  colour: "main",
+  points: own,
+  smoothing,
+});
 
 function content(lines: Line[], more: Partial<ChartContent> = {}): ChartContent {
-  const usual = { title: "Loss", unit: "", log: false, range: null, whole: extent(lines), marks: [], phases: [], evaluations: [], levels: [] };
+  const usual = {
+    title: "Loss",
+    unit: "",
+    log: false,
+    range: null,
+    whole: extent(lines),
+    marks: [],
+    phases: [],
+    evaluations: [],
+    levels: [],
+  };
   return { ...usual, lines, xLabel: stepLabel, xName: "step", ...more };
 }
 
@@ -82,7 +104,13 @@ describe("smoothing", () => {
   });
 
   test("learning rates and settings are never smoothed", () => {
-    expect(["lr", "lr@decoder", "amp/scale", "optimizer/beta1", "epoch"].map(mayBeSmoothed)).toEqual([false, false, false, false, false]);
+    expect(["lr", "lr@decoder", "amp/scale", "optimizer/beta1", "epoch"].map(mayBeSmoothed)).toEqual([
+      false,
+      false,
+      false,
+      false,
+      false,
+    ]);
     expect(["loss", "lrx", "grad/norm@lr.weight"].map(mayBeSmoothed)).toEqual([true, true, true]);
     expect(drawn(line(points([1, 2, 3], [1, 2, 3]), "lr", 5)).average).toBeNull();
     expect(drawn(line(points([1, 2, 3], [1, 2, 3]), "loss", 5)).average).not.toBeNull();
@@ -123,7 +151,13 @@ describe("ranges", () => {
 
 describe("alignment", () => {
   test("series of different steps stand in one table, and what is missing is told from what is lost", () => {
-    const table = align([{ x: [1, 2, 4], columns: [[10, NaN, 40]] }, { x: [2, 3], columns: [[2, 3]] }], false);
+    const table = align(
+      [
+        { x: [1, 2, 4], columns: [[10, NaN, 40]] },
+        { x: [2, 3], columns: [[2, 3]] },
+      ],
+      false,
+    );
     expect(table.x).toEqual([1, 2, 3, 4]);
     expect(table.columns).toEqual([
       [10, null, undefined, 40],
@@ -154,18 +188,38 @@ describe("axes", () => {
   });
 
   test("labels are short", () => {
-    expect([stepLabel(9999), stepLabel(120000), shortNumber(2.5e6), shortNumber(2e-5), shortNumber(0)]).toEqual(["9,999", "120k", "2.5M", "2e-5", "0"]);
-    expect([axisLabel(0.25, "share"), axisLabel(0.002, "s"), axisLabel(2 ** 30, "bytes")]).toEqual(["25%", "2 ms", "1 GiB"]);
+    expect([stepLabel(9999), stepLabel(120000), shortNumber(2.5e6), shortNumber(2e-5), shortNumber(0)]).toEqual([
+      "9,999",
+      "120k",
+      "2.5M",
+      "2e-5",
+      "0",
+    ]);
+    expect([axisLabel(0.25, "share"), axisLabel(0.002, "s"), axisLabel(2 ** 30, "bytes")]).toEqual([
+      "25%",
+      "2 ms",
+      "1 GiB",
+    ]);
   });
 
   test("a logarithmic scale is chosen for positive values that are far apart", () => {
-    expect([wantsLog([1, 100]), wantsLog([1, 2]), wantsLog([0, 100]), wantsLog([-1, 100]), wantsLog([NaN, 1, 1000])]).toEqual([true, false, false, false, true]);
+    expect([
+      wantsLog([1, 100]),
+      wantsLog([1, 2]),
+      wantsLog([0, 100]),
+      wantsLog([-1, 100]),
+      wantsLog([NaN, 1, 1000]),
+    ]).toEqual([true, false, false, false, true]);
   });
 });
 
 test("marks that lie too close share one, as grave as the worst of them", () => {
   const mark = (x: number, severity: Mark["severity"]): Mark => ({ x, severity, label: "", link: "" });
-  const clusters = clusterMarks([mark(50, "info"), mark(0, "warning"), mark(4, "critical"), mark(12, "info")], (x) => 2 * x, 10);
+  const clusters = clusterMarks(
+    [mark(50, "info"), mark(0, "warning"), mark(4, "critical"), mark(12, "info")],
+    (x) => 2 * x,
+    10,
+  );
   expect(clusters.map(({ x, severity, marks }) => [x, severity, marks.length])).toEqual([
     [0, "critical", 2],
     [12, "info", 1],
@@ -184,12 +238,23 @@ describe("files", () => {
   });
 
   test("an SVG shows names as text", () => {
-    const svg = chartSvg(content([line(points([1, 2], [3, 4]), "<script>alert(1)</script>")], { title: 'a"<b>' }), () => "#000000");
+    const svg = chartSvg(
+      content([line(points([1, 2], [3, 4]), "<script>alert(1)</script>")], { title: 'a"<b>' }),
+      () => "#000000",
+    );
     expect(svg).not.toContain("<script>");
     expect(svg).toContain("a&quot;&lt;b&gt;");
   });
 
   test("a line begins anew behind what is lost", () => {
-    expect(polyline([0, 1, 2, 3], [1, 2, NaN, 4], (x) => x, (y) => y, false)).toBe("M0.0 1.0L1.0 2.0M3.0 4.0");
+    expect(
+      polyline(
+        [0, 1, 2, 3],
+        [1, 2, NaN, 4],
+        (x) => x,
+        (y) => y,
+        false,
+      ),
+    ).toBe("M0.0 1.0L1.0 2.0M3.0 4.0");
   });
 });

@@ -3,11 +3,35 @@ import type { Finding, Group } from "../src/api/types";
 import { marksOf, stepsPhrase, tell, wherePhrase } from "../src/findings/groups";
 
 const finding = (code: string, severity: Finding["severity"], more: Partial<Finding> = {}): Finding => ({
-  id: `${code}@7`, code, name: "a-name", severity, first_step: 7, last_step: 9, open: true, where: [], message: "what happened", evidence: [], causes: [], remedies: [], muted: false, tier: "stable", precision: null, ...more,
+  id: `${code}@7`,
+  code,
+  name: "a-name",
+  severity,
+  first_step: 7,
+  last_step: 9,
+  open: true,
+  where: [],
+  message: "what happened",
+  evidence: [],
+  causes: [],
+  remedies: [],
+  muted: false,
+  tier: "stable",
+  precision: null,
+  ...more,
 });
 
 const group = (cause: string | null, findings: number[]): Group => ({
-  cause, confidence: 0.9, because: null, place: null, severity: "warning", first_step: 7, open: true, findings, others: [], remedies: [],
+  cause,
+  confidence: 0.9,
+  because: null,
+  place: null,
+  severity: "warning",
+  first_step: 7,
+  open: true,
+  findings,
+  others: [],
+  remedies: [],
 });
 
 test("what is in no group and no alarm is a note", () => {
@@ -32,7 +56,11 @@ test("an alarm that no group has stands for itself", () => {
 });
 
 test("marks are made of what is not muted", () => {
-  const findings = [finding("AAA001", "warning"), finding("AAA002", "info"), finding("AAA003", "warning", { muted: true })];
+  const findings = [
+    finding("AAA001", "warning"),
+    finding("AAA002", "info"),
+    finding("AAA003", "warning", { muted: true }),
+  ];
   const marks = marksOf("a/b", findings, ["warning", "critical"]);
   expect(marks).toHaveLength(1);
   expect(marks[0]).toMatchObject({ x: 7, link: "#/run/a%2Fb/finding/AAA001%407" });

@@ -41,11 +41,15 @@ describe("shades", () => {
   });
 
   test("the palette grows lighter from step to step, so that it can be read without colours", () => {
-    const light = Array.from({ length: 256 }, (_, i) => 0.2126 * PALETTE[3 * i] + 0.7152 * PALETTE[3 * i + 1] + 0.0722 * PALETTE[3 * i + 2]);
+    const light = Array.from(
+      { length: 256 },
+      (_, i) => 0.2126 * PALETTE[3 * i] + 0.7152 * PALETTE[3 * i + 1] + 0.0722 * PALETTE[3 * i + 2],
+    );
     for (let i = 8; i < 256; i += 8) expect(light[i]).toBeGreaterThan(light[i - 8]);
   });
 
-  test("a matrix is laid on its side", () => expect([...transposed(Float32Array.of(1, 2, 3, 4, 5, 6), 2, 3)]).toEqual([1, 4, 2, 5, 3, 6]));
+  test("a matrix is laid on its side", () =>
+    expect([...transposed(Float32Array.of(1, 2, 3, 4, 5, 6), 2, 3)]).toEqual([1, 4, 2, 5, 3, 6]));
 });
 
 describe("geometry", () => {
@@ -62,7 +66,10 @@ describe("geometry", () => {
     expect(labelledRows(5, 100, 13)).toEqual([0, 1, 2, 3, 4]);
   });
 
-  test("long names keep their end", () => expect(shortened("blocks.11.attention.qkv.weight", (text) => text.length <= 12)).toBe("….qkv.weight"));
-  test("the nearest measured step is chosen", () => expect([0, 14, 16, 99].map((step) => nearestColumn([10, 20, 30], step))).toEqual([0, 0, 1, 2]));
-  test("a map is never higher than its room", () => expect([mapHeight(1000, 600), mapHeight(3, 600), mapHeight(3, 90)]).toEqual([600, 140, 90]));
+  test("long names keep their end", () =>
+    expect(shortened("blocks.11.attention.qkv.weight", (text) => text.length <= 12)).toBe("….qkv.weight"));
+  test("the nearest measured step is chosen", () =>
+    expect([0, 14, 16, 99].map((step) => nearestColumn([10, 20, 30], step))).toEqual([0, 0, 1, 2]));
+  test("a map is never higher than its room", () =>
+    expect([mapHeight(1000, 600), mapHeight(3, 600), mapHeight(3, 90)]).toEqual([600, 140, 90]));
 });

@@ -14,9 +14,12 @@ describe("places", () => {
     expect(readFragment(writeFragment(["explore"], { tag: tags })).query.getAll("tag")).toEqual(tags);
   });
 
-  test.each(["", "#", "#/", "#/?filter=x"])("%s is the table of runs", (fragment) => expect(readFragment(fragment).path).toEqual([]));
+  test.each(["", "#", "#/", "#/?filter=x"])("%s is the table of runs", (fragment) =>
+    expect(readFragment(fragment).path).toEqual([]),
+  );
 
-  test("what cannot be decoded stays as it is", () => expect(readFragment("#/run/%E0%A4%A").path).toEqual(["run", "%E0%A4%A"]));
+  test("what cannot be decoded stays as it is", () =>
+    expect(readFragment("#/run/%E0%A4%A").path).toEqual(["run", "%E0%A4%A"]));
 
   test("a query is changed without the rest of it", () => {
     const query = changed(new URLSearchParams("a=1&b=2&c=3&c=4"), { b: null, c: ["5"], d: 6 });
@@ -24,7 +27,10 @@ describe("places", () => {
   });
 
   test("patterns name the parts of a path", () => {
-    expect(matchPath("run/:run/finding/:finding", ["run", "demo", "finding", "LOS001@3"])).toEqual({ run: "demo", finding: "LOS001@3" });
+    expect(matchPath("run/:run/finding/:finding", ["run", "demo", "finding", "LOS001@3"])).toEqual({
+      run: "demo",
+      finding: "LOS001@3",
+    });
     expect(matchPath("run/:run", ["run", "demo", "layers"])).toBeNull();
     expect(matchPath("compare", ["explore"])).toBeNull();
     expect(matchPath("", [])).toEqual({});

@@ -19,12 +19,26 @@ test("charts that show the evidence of the first cause come first", () => {
 });
 
 test("series without points make no lines, and the others keep their colours", () => {
-  const lines = linesOf(LOSS, new Map([["loss", points([])], ["val/loss", points([1, 2])]]), 5);
+  const lines = linesOf(
+    LOSS,
+    new Map([
+      ["loss", points([])],
+      ["val/loss", points([1, 2])],
+    ]),
+    5,
+  );
   expect(lines.map(({ tag, colour }) => [tag, colour])).toEqual([["val/loss", "series-1"]]);
 });
 
 test("evaluations and few points are drawn one by one and never smoothed", () => {
-  const [training, validation] = linesOf(LOSS, new Map([["loss", points(many)], ["val/loss", points(many)]]), 5);
+  const [training, validation] = linesOf(
+    LOSS,
+    new Map([
+      ["loss", points(many)],
+      ["val/loss", points(many)],
+    ]),
+    5,
+  );
   expect([training.smoothing, training.dots, validation.smoothing, validation.dots]).toEqual([5, false, 0, true]);
   expect(linesOf(LOSS, new Map([["loss", points([1, 2, 3])]]), 5)[0]).toMatchObject({ smoothing: 0, dots: true });
 });
@@ -32,8 +46,26 @@ test("evaluations and few points are drawn one by one and never smoothed", () =>
 test("a gradient that is never clipped is one line", () => {
   const [plan] = CHARTS;
   const clipped = many.map((value) => value / 2);
-  expect(linesOf(plan, new Map([["grad/norm", points(many)], ["grad/norm_applied", points(many)]]), 0)).toHaveLength(1);
-  expect(linesOf(plan, new Map([["grad/norm", points(many)], ["grad/norm_applied", points(clipped)]]), 0)).toHaveLength(2);
+  expect(
+    linesOf(
+      plan,
+      new Map([
+        ["grad/norm", points(many)],
+        ["grad/norm_applied", points(many)],
+      ]),
+      0,
+    ),
+  ).toHaveLength(1);
+  expect(
+    linesOf(
+      plan,
+      new Map([
+        ["grad/norm", points(many)],
+        ["grad/norm_applied", points(clipped)],
+      ]),
+      0,
+    ),
+  ).toHaveLength(2);
 });
 
 test("metrics of evaluations have charts, the loss has its own already", () => {

@@ -6,7 +6,8 @@ import { nextOrder, readOrder, sorted, writeOrder } from "../src/tables/sorting"
 import { scrollTo, visibleRows } from "../src/tables/visible_rows";
 import type { RunLine } from "../src/api/types";
 
-const found = (line: string, row: Record<string, Value>, text = "Baseline run"): boolean => passes(conditions(line), (name) => row[name], text);
+const found = (line: string, row: Record<string, Value>, text = "Baseline run"): boolean =>
+  passes(conditions(line), (name) => row[name], text);
 
 describe("filtering", () => {
   test.each([
@@ -43,9 +44,11 @@ describe("sorting", () => {
     expect(values([3, null, 1, 20], true)).toEqual([20, 3, 1, null]);
   });
 
-  test("names with numbers as people count", () => expect(values(["run10", "run9", "Run1"], false)).toEqual(["Run1", "run9", "run10"]));
+  test("names with numbers as people count", () =>
+    expect(values(["run10", "run9", "Run1"], false)).toEqual(["Run1", "run9", "run10"]));
 
-  test("infinite values have their place", () => expect(values([1, Infinity, -Infinity, Infinity], false)).toEqual([-Infinity, 1, Infinity, Infinity]));
+  test("infinite values have their place", () =>
+    expect(values([1, Infinity, -Infinity, Infinity], false)).toEqual([-Infinity, 1, Infinity, Infinity]));
 
   test("rows that are alike stay in their order", () => {
     const rows = [1, 2, 3].map((place) => ({ place, value: 0 }));
@@ -62,7 +65,12 @@ describe("sorting", () => {
 
 test("closed groups keep their heading and hide their rows", () => {
   const items = grouped([1, 2, 3, 4], (row) => (row % 2 ? "odd" : "even"), new Set(["odd"]));
-  expect(items.map((item) => (item.kind === "heading" ? `${item.key} ${item.rows.length}` : item.row))).toEqual(["odd 2", "even 2", 2, 4]);
+  expect(items.map((item) => (item.kind === "heading" ? `${item.key} ${item.rows.length}` : item.row))).toEqual([
+    "odd 2",
+    "even 2",
+    2,
+    4,
+  ]);
 });
 
 describe("rows on the screen", () => {
@@ -71,7 +79,8 @@ describe("rows on the screen", () => {
     expect([first, last]).toEqual([92, 128]);
   });
 
-  test("a table that became shorter than it was scrolled shows its end", () => expect(visibleRows(34_000, 680, 34, 10).last).toBe(10));
+  test("a table that became shorter than it was scrolled shows its end", () =>
+    expect(visibleRows(34_000, 680, 34, 10).last).toBe(10));
 
   test("a row is scrolled to only where it is not seen", () => {
     expect(scrollTo(5, 0, 340, 34)).toBeNull();
@@ -82,19 +91,46 @@ describe("rows on the screen", () => {
 
 describe("runs", () => {
   const run = (config: RunLine["config"], more: Partial<RunLine> = {}): RunLine => ({
-    id: "a/b", name: "b", state: "ended", reason: "", verdict: "warning", alarms: { warning: 1, critical: 0 }, steps: 5, loss: "NaN",
-    spark: [], lr: 0.1, step_s: null, created: 0, updated: 0, config, tags: ["kept"], note: "look here", problem: null, ...more,
+    id: "a/b",
+    name: "b",
+    state: "ended",
+    reason: "",
+    verdict: "warning",
+    alarms: { warning: 1, critical: 0 },
+    steps: 5,
+    loss: "NaN",
+    spark: [],
+    lr: 0.1,
+    step_s: null,
+    created: 0,
+    updated: 0,
+    config,
+    tags: ["kept"],
+    note: "look here",
+    problem: null,
+    ...more,
   });
 
   test("settings that tell runs apart come first", () => {
-    const { all, telling } = settingNames([run({ lr: 1, seed: 0, depth: 3 }), run({ lr: 2, seed: 0 }), run({ lr: 3, seed: 0, depth: 4 })]);
+    const { all, telling } = settingNames([
+      run({ lr: 1, seed: 0, depth: 3 }),
+      run({ lr: 2, seed: 0 }),
+      run({ lr: 3, seed: 0, depth: 4 }),
+    ]);
     expect(all).toEqual(["depth", "lr", "seed"]);
     expect(telling).toEqual(["lr", "depth"]);
   });
 
   test("a filter knows verdicts, tags, settings and columns", () => {
     const one = run({ width: 64 });
-    expect([lookup(one, "verdict"), lookup(one, "tag"), lookup(one, "width"), lookup(one, "config.width"), lookup(one, "steps"), lookup(one, "lr")]).toEqual(["warning", "kept", 64, 64, 5, 0.1]);
+    expect([
+      lookup(one, "verdict"),
+      lookup(one, "tag"),
+      lookup(one, "width"),
+      lookup(one, "config.width"),
+      lookup(one, "steps"),
+      lookup(one, "lr"),
+    ]).toEqual(["warning", "kept", 64, 64, 5, 0.1]);
     expect(lookup(one, "loss")).toBeNaN();
     expect(searchText(one)).toContain("look here");
   });

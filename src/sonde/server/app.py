@@ -32,6 +32,10 @@ from sonde.server.refusals import Refusal
 from sonde.server.remembered import Remembered
 from sonde.server.security import Access
 from sonde.server.stamps import run_stamp
+from sonde.store.environment import told
+from sonde.streams.logs import logger
+
+_log = logger("sonde.server")
 
 MOST_TAGS = 100
 MOST_POINTS = 10_000
@@ -365,6 +369,13 @@ def _add_refusals(app: FastAPI) -> None:
         where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
         refusal = Refusal(400, f"{where}: {first['msg']}.", allowed="see /openapi.json.", do="change it.")
         return _json(refusal.to_json(), 400)
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> Response:
+        # The path alone: what is behind it may hold the token.
+        _log.warning("%s %s failed, which is a fault of Sonde's: %s", request.method, request.url.path, told(error))
+        refusal = Refusal(500, "the server failed.", allowed="nothing else.", do="see what `sonde ui` printed.")
+        return _json(refusal.to_json(), 500)
 
     @app.exception_handler(HTTPException)
     async def missing(request: Request, error: HTTPException) -> Response:

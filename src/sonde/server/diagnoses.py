@@ -80,8 +80,8 @@ class Diagnoses:
             self._done.put(*job, self._replay(job[0]))
 
     def _replay(self, run: Path) -> Diagnosis | str:
-        # `--` since a folder may be called `--json`; in a folder's name nothing else is read as an option.
-        command = [sys.executable, "-m", "sonde", "diagnose", "--json", "--", str(run)]
+        # -P: modules that lie in the working directory are none of ours.
+        command = [sys.executable, "-P", "-m", "sonde", "diagnose", "--json", "--", str(run)]
         with self._changed:
             if self._is_closed:
                 return "the server ends"

@@ -280,7 +280,7 @@ def _leaves(value: Json, key: str, depth: int) -> Iterator[tuple[str, Json]]:
             for name, inner in value.items():
                 yield from _leaves(inner, f"{key}.{name}" if key else str(name), depth + 1)
     elif isinstance(value, list | tuple):
-        if 0 < len(value) <= _MOST_ITEMS and all(isinstance(item, str | int | float | None) for item in value):
+        if key and 0 < len(value) <= _MOST_ITEMS and all(isinstance(item, str | int | float | None) for item in value):
             yield key, strict_json.dumps(value)[:_MOST_CHARS]
     elif key:
         yield key, value[:_MOST_CHARS] if isinstance(value, str) else value

@@ -41,7 +41,8 @@ export function useLoaded<T>(key: string, load: () => Promise<T>, { keep = false
         setRefusal(null);
       },
       (error: unknown) => {
-        if (done()) setRefusal(error instanceof Refusal ? error : new Refusal(-1, String(error), "Load the page again."));
+        if (done())
+          setRefusal(error instanceof Refusal ? error : new Refusal(-1, String(error), "Load the page again."));
       },
     );
     return () => clearTimeout(timer);

@@ -39,9 +39,11 @@ export async function rule(code: string): Promise<Rule> {
   return snapshot?.rules[code] ?? json(`rules/${encodeURIComponent(code)}`);
 }
 
-export const layerPaths = async (id: string): Promise<{ paths: LayerPath[] }> => snapshot?.layer_paths ?? json(`${runPath(id)}/layer-paths`);
+export const layerPaths = async (id: string): Promise<{ paths: LayerPath[] }> =>
+  snapshot?.layer_paths ?? json(`${runPath(id)}/layer-paths`);
 
-export const histogramTags = async (id: string): Promise<{ tags: string[] }> => (snapshot ? { tags: [] } : json(`${runPath(id)}/histogram-tags`));
+export const histogramTags = async (id: string): Promise<{ tags: string[] }> =>
+  snapshot ? { tags: [] } : json(`${runPath(id)}/histogram-tags`);
 
 export const comparison = (ids: string[]): Promise<Comparison> => json("compare", { run: ids });
 
@@ -62,7 +64,9 @@ export interface SeriesQuery {
 export async function series(id: string, query: SeriesQuery): Promise<Columns[]> {
   const { tags: tag, from, to, points = 1000, by = "step" } = query;
   if (snapshot) return keptSeries(snapshot, tag);
-  return readColumns(await binary(`${runPath(id)}/series`, { tag, from: whole(from, Math.floor), to: whole(to, Math.ceil), points, by }));
+  return readColumns(
+    await binary(`${runPath(id)}/series`, { tag, from: whole(from, Math.floor), to: whole(to, Math.ceil), points, by }),
+  );
 }
 
 export async function layers(id: string, path: string, from?: number, to?: number): Promise<Matrix> {
@@ -84,7 +88,8 @@ export async function addNote(id: string, note: Note): Promise<void> {
 export function address(path: string, query: Query = {}): string {
   const written = new URLSearchParams();
   for (const [name, value] of Object.entries(query))
-    for (const item of Array.isArray(value) ? value : value === undefined ? [] : [value]) written.append(name, String(item));
+    for (const item of Array.isArray(value) ? value : value === undefined ? [] : [value])
+      written.append(name, String(item));
   return `api/${path}${written.size ? `?${written}` : ""}`;
 }
 
@@ -102,7 +107,12 @@ async function binary(path: string, query: Query): Promise<ArrayBuffer> {
 }
 
 async function ask(path: string, query: Query, init: RequestInit = {}): Promise<Response> {
-  if (snapshot) throw new Refusal(0, "This file is a snapshot of one run: it does not hold this.", "Open the run itself with `sonde ui`.");
+  if (snapshot)
+    throw new Refusal(
+      0,
+      "This file is a snapshot of one run: it does not hold this.",
+      "Open the run itself with `sonde ui`.",
+    );
   let response: Response;
   try {
     response = await fetch(address(path, query), init);
@@ -114,7 +124,9 @@ async function ask(path: string, query: Query, init: RequestInit = {}): Promise<
 }
 
 async function refusal(response: Response): Promise<Refusal> {
-  const said = (await response.json().catch(() => ({}))) as { error?: { what?: string; allowed?: string; do?: string } };
+  const said = (await response.json().catch(() => ({}))) as {
+    error?: { what?: string; allowed?: string; do?: string };
+  };
   const error = said.error ?? {};
   const what = error.what ?? `The server answered with status ${response.status}.`;
   const remedy = [error.allowed, error.do].filter(Boolean).join(" ");

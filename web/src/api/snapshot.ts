@@ -24,7 +24,9 @@ export function keptSeries({ series }: Snapshot, tags: string[]): Columns[] {
 
 export function keptTags({ series }: Snapshot, pattern: string): { tags: string[]; total: number } {
   const wanted = globPattern(pattern);
-  const tags = Object.keys(series).filter((tag) => wanted.test(tag)).toSorted();
+  const tags = Object.keys(series)
+    .filter((tag) => wanted.test(tag))
+    .toSorted();
   return { tags, total: tags.length };
 }
 
@@ -32,7 +34,10 @@ export const keptLayers = ({ layers }: Snapshot, path: string): Matrix => readMa
 
 /** A shell-style pattern: `*` and `?`. */
 export function globPattern(pattern: string): RegExp {
-  const escaped = pattern.replace(/[.+^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".");
+  const escaped = pattern
+    .replace(/[.+^${}()|[\]\\]/g, "\\$&")
+    .replaceAll("*", ".*")
+    .replaceAll("?", ".");
   return new RegExp(`^${escaped}$`, "s");
 }
 

@@ -138,8 +138,7 @@ export interface RunEvent {
 }
 
 export type Note =
-  | { kind: "mute" | "unmute"; code: string; first_step: number }
-  | { kind: "tag" | "untag" | "note"; text: string };
+  { kind: "mute" | "unmute"; code: string; first_step: number } | { kind: "tag" | "untag" | "note"; text: string };
 
 /** Where two runs first differ: in a value at all, and by more than rounding. */
 export interface FirstDifference {
@@ -160,7 +159,10 @@ export interface Against {
   label: string;
   parameters: { name: string; change: string; shapes: (number[] | null)[] }[];
   modules: { name: string; types: (string | null)[] }[];
-  curves: { undecided: string; separation: { since: JsonNumber; resolution: JsonNumber; difference: JsonNumber; scatters: JsonNumber } | null } | null;
+  curves: {
+    undecided: string;
+    separation: { since: JsonNumber; resolution: JsonNumber; difference: JsonNumber; scatters: JsonNumber } | null;
+  } | null;
   divergence: { whole: Divergence | null; layers: Divergence | null } | null;
 }
 

@@ -21,7 +21,11 @@ export function stepLabel(step: number): string {
 
 export function shortNumber(value: number): string {
   const size = Math.abs(value);
-  if (size >= 1e12 || (size > 0 && size < 1e-3)) return value.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e");
+  if (size >= 1e12 || (size > 0 && size < 1e-3))
+    return value
+      .toExponential(2)
+      .replace(/\.?0+e/, "e")
+      .replace("e+", "e");
   const [unit, name] = LARGE.find(([unit]) => size >= unit) ?? [1, ""];
   return `${Number((value / unit).toPrecision(4))}${name}`;
 }
@@ -33,7 +37,8 @@ export function ticks(from: number, to: number, num: number): number[] {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = ([1, 2, 5, 10].find((factor) => factor * power >= rough) ?? 10) * power;
   const places: number[] = [];
-  for (let i = Math.ceil(from / step - 1e-9); i * step <= to * (1 + 1e-12) + step * 1e-9; i++) places.push(Number((i * step).toPrecision(12)));
+  for (let i = Math.ceil(from / step - 1e-9); i * step <= to * (1 + 1e-12) + step * 1e-9; i++)
+    places.push(Number((i * step).toPrecision(12)));
   return places;
 }
 

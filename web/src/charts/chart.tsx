@@ -30,14 +30,27 @@ export interface ChartProps extends Partial<Omit<ChartContent, "title" | "lines"
 }
 
 export function Chart(props: ChartProps): JSX.Element {
-  const { title, explained = "", lines, group, onRange, empty = "Nothing was measured here.", tall = false, legend = "beside" } = props;
+  const {
+    title,
+    explained = "",
+    lines,
+    group,
+    onRange,
+    empty = "Nothing was measured here.",
+    tall = false,
+    legend = "beside",
+  } = props;
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<OpenPlot | null>(null);
   const readout = useRef<HTMLDivElement>(null);
   const isSeen = useRef(true);
   const shownTheme = useTheme();
   const [chosenLog, chooseLog] = useState<boolean | null>(null);
-  const isLog = chosenLog ?? (props.log === "auto" ? lines.length > 0 && lines.every((line) => wantsLog(line.points.mean)) : (props.log ?? false));
+  const isLog =
+    chosenLog ??
+    (props.log === "auto"
+      ? lines.length > 0 && lines.every((line) => wantsLog(line.points.mean))
+      : (props.log ?? false));
   const hasPoints = lines.some((line) => line.points.x.length > 0);
   const content: ChartContent = {
     title,
@@ -60,7 +73,8 @@ export function Chart(props: ChartProps): JSX.Element {
     if (!place.current || !hasPoints) return;
     const events = {
       onRange: (range: Range | null) => current.current.onRange(range),
-      onCursor: (x: number | null, values: (number | null)[]) => write(readout.current, current.current.content, legend, x, values),
+      onCursor: (x: number | null, values: (number | null)[]) =>
+        write(readout.current, current.current.content, legend, x, values),
     };
     const element = place.current;
     const opened = openPlot(element, current.current.content, group, events);
@@ -95,7 +109,9 @@ export function Chart(props: ChartProps): JSX.Element {
           <Menu label={`More of ${title}`}>
             <button onClick={() => chooseLog(!isLog)}>{isLog ? "Linear scale" : "Logarithmic scale"}</button>
             <button onClick={() => plot.current && savePng(plot.current.canvas(), title)}>Save as PNG</button>
-            <button onClick={() => save(chartSvg(content, colour), `${title}.svg`, "image/svg+xml")}>Save as SVG</button>
+            <button onClick={() => save(chartSvg(content, colour), `${title}.svg`, "image/svg+xml")}>
+              Save as SVG
+            </button>
             <button onClick={() => save(chartCsv(content), `${title}.csv`, "text/csv")}>Save as CSV</button>
           </Menu>
         )}
@@ -107,7 +123,13 @@ export function Chart(props: ChartProps): JSX.Element {
 }
 
 /** The values under the crosshair, else the last ones: written by hand, as it happens with every move of the mouse. */
-function write(place: HTMLElement | null, content: ChartContent, legend: string, x: number | null, values: (number | null)[]): void {
+function write(
+  place: HTMLElement | null,
+  content: ChartContent,
+  legend: string,
+  x: number | null,
+  values: (number | null)[],
+): void {
   if (!place) return;
   const items = content.lines.slice(0, 8).map((line, i) => {
     const value = x === null ? lastOf(line.points.mean) : (values[i] ?? null);
@@ -116,7 +138,11 @@ function write(place: HTMLElement | null, content: ChartContent, legend: string,
     const swatch = document.createElement("i");
     swatch.className = `swatch ${line.colour}`;
     const label = content.lines.length > 1 && legend !== "unnamed" ? `${line.label} ` : "";
-    item.append(swatch, label, value === null ? "–" : legend === "unnamed" ? axisLabel(value, content.unit) : quantity(value, content.unit));
+    item.append(
+      swatch,
+      label,
+      value === null ? "–" : legend === "unnamed" ? axisLabel(value, content.unit) : quantity(value, content.unit),
+    );
     return item;
   });
   if (x !== null) {

@@ -4,13 +4,18 @@ import { align } from "./alignment";
 import type { ChartContent } from "./lines";
 
 export function chartCsv({ lines, xName }: ChartContent): string {
-  const names = lines.flatMap(({ label, points }) => (points.exact ? [label] : [label, `${label} (lowest)`, `${label} (highest)`]));
+  const names = lines.flatMap(({ label, points }) =>
+    points.exact ? [label] : [label, `${label} (lowest)`, `${label} (highest)`],
+  );
   const series = lines.map(({ points }) => ({
     x: points.x,
     columns: points.exact ? [points.mean] : [points.mean, points.low, points.high],
   }));
   const { x, columns } = align(series, false);
-  return table([xName, ...names], x.map((place, i) => [place, ...columns.map((column) => column[i] ?? "")]));
+  return table(
+    [xName, ...names],
+    x.map((place, i) => [place, ...columns.map((column) => column[i] ?? "")]),
+  );
 }
 
 export function table(head: string[], rows: (string | number)[][]): string {

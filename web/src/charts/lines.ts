@@ -47,11 +47,15 @@ export interface DrawnLine {
   band: { low: ArrayLike<number>; high: ArrayLike<number> } | null;
 }
 
-export const isSmoothed = (line: Line): boolean => line.smoothing > 0 && mayBeSmoothed(line.tag) && line.points.x.length > 2;
+export const isSmoothed = (line: Line): boolean =>
+  line.smoothing > 0 && mayBeSmoothed(line.tag) && line.points.x.length > 2;
 
 /** Whether lines show the very same values, so that a chart need not be given them again. */
 export function sameValues(before: Line[], now: Line[]): boolean {
-  return before.length === now.length && before.every((line, i) => line.points === now[i].points && line.smoothing === now[i].smoothing);
+  return (
+    before.length === now.length &&
+    before.every((line, i) => line.points === now[i].points && line.smoothing === now[i].smoothing)
+  );
 }
 
 export function drawn(line: Line): DrawnLine {

@@ -48,7 +48,9 @@ export class MarkLayer {
     this.drawLevels(plot, content);
     this.drawTicks(plot, content.evaluations, "second", 5);
     for (const line of content.lines) this.drawTicks(plot, lostAt(line.points).slice(0, LOST_LIMIT), "critical", 9);
-    const clusters = clusterMarks(content.marks, (x) => plot.valToPos(x, "x"), GAP_PX).filter((cluster) => isInside(plot, cluster));
+    const clusters = clusterMarks(content.marks, (x) => plot.valToPos(x, "x"), GAP_PX).filter((cluster) =>
+      isInside(plot, cluster),
+    );
     clusters.forEach((cluster) => drawStem(plot, cluster));
     ctx.restore();
     this.placeLinks(plot, clusters);

@@ -24,7 +24,8 @@ export function clusterMarks(marks: Mark[], pixel: (x: number) => number, gap: n
   const clusters: MarkCluster[] = [];
   for (const mark of marks.toSorted((a, b) => a.x - b.x)) {
     const last = clusters.at(-1);
-    if (!last || pixel(mark.x) - pixel(last.x) > gap) clusters.push({ x: mark.x, severity: mark.severity, marks: [mark] });
+    if (!last || pixel(mark.x) - pixel(last.x) > gap)
+      clusters.push({ x: mark.x, severity: mark.severity, marks: [mark] });
     else {
       last.marks.push(mark);
       if (isWorse(mark.severity, last.severity)) last.severity = mark.severity;

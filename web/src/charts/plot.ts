@@ -63,14 +63,18 @@ export function openPlot(place: HTMLElement, first: ChartContent, group: string,
           gap: 4,
           space: 64,
           values: (_, places) => places.map(content.xLabel),
-          incrs: [1, 2, 5].flatMap((factor) => Array.from({ length: 14 }, (_, i) => factor * 10 ** i)).sort((a, b) => a - b),
+          incrs: [1, 2, 5]
+            .flatMap((factor) => Array.from({ length: 14 }, (_, i) => factor * 10 ** i))
+            .sort((a, b) => a - b),
         },
         {
           ...axisStyle(),
           size: Y_AXIS_WIDTH,
           gap: 4,
           space: 28,
-          ...(content.log ? { splits: (plot, _, low, high) => logTicks(low, high, plot.height / 28), filter: (_, places) => places } : {}),
+          ...(content.log
+            ? { splits: (plot, _, low, high) => logTicks(low, high, plot.height / 28), filter: (_, places) => places }
+            : {}),
           values: (_, places) => places.map((value) => (value === null ? "" : axisLabel(value, content.unit))),
         },
       ],
@@ -80,7 +84,11 @@ export function openPlot(place: HTMLElement, first: ChartContent, group: string,
         y: false,
         points: { show: false },
         drag: { x: true, y: false, setScale: false },
-        sync: { key: group, scales: ["x", null], filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
+        sync: {
+          key: group,
+          scales: ["x", null],
+          filters: { pub: (type) => type === "mousemove" || type === "mouseleave" },
+        },
         bind: { dblclick: () => () => (events.onRange(null), null) },
       },
       hooks: {
@@ -103,7 +111,11 @@ export function openPlot(place: HTMLElement, first: ChartContent, group: string,
   function tellCursor(own: uPlot, layouts: Layout[]): void {
     const { left, idx } = own.cursor;
     if (left === undefined || left === null || left < 0 || idx === null || idx === undefined) events.onCursor(null, []);
-    else events.onCursor(own.data[0][idx], layouts.map(({ shown }) => nearestCell(own.data[shown] as Cell[], idx)));
+    else
+      events.onCursor(
+        own.data[0][idx],
+        layouts.map(({ shown }) => nearestCell(own.data[shown] as Cell[], idx)),
+      );
   }
 
   return {
@@ -139,7 +151,11 @@ function seriesOf({ line, average, band }: DrawnLine): uPlot.Series[] {
   const points = few ? { show: true, size: 5, fill: stroke, stroke } : { show: false };
   const raw = { stroke: average ? faded(stroke, 0.38) : stroke, width: average ? 1 : 1.6, points, ...dash };
   const edge = { stroke: "transparent", width: 0, points: { show: false } };
-  return [raw, ...(band ? [edge, edge] : []), ...(average ? [{ stroke, width: 2, points: { show: false }, ...dash }] : [])];
+  return [
+    raw,
+    ...(band ? [edge, edge] : []),
+    ...(average ? [{ stroke, width: 2, points: { show: false }, ...dash }] : []),
+  ];
 }
 
 function columnsOf({ line, average, band }: DrawnLine): ArrayLike<number>[] {
@@ -171,8 +187,11 @@ function nearestCell(cells: Cell[], at: number): number | null {
 }
 
 function padded(low: number | null, high: number | null, content: ChartContent): [number, number] {
-  if (low === null || high === null || !Number.isFinite(low) || !Number.isFinite(high)) return content.log ? [0.1, 1] : [0, 1];
-  const levels = content.levels.map((level) => level.value).filter((value) => Number.isFinite(value) && (!content.log || value > 0));
+  if (low === null || high === null || !Number.isFinite(low) || !Number.isFinite(high))
+    return content.log ? [0.1, 1] : [0, 1];
+  const levels = content.levels
+    .map((level) => level.value)
+    .filter((value) => Number.isFinite(value) && (!content.log || value > 0));
   const [bottom, top] = [Math.min(low, ...levels), Math.max(high, ...levels)];
   if (content.log) return logRange(bottom, top);
   const room = bottom === top ? Math.abs(bottom) * 0.1 || 1 : (top - bottom) * 0.06;

@@ -26,7 +26,13 @@ export function splice(coarse: Points, fine: Points): Points {
   const isReplaced = before === 0 && after === coarse.x.length;
   const join = (name: Column): Float64Array =>
     concatenate(coarse[name].subarray(0, before), fine[name], coarse[name].subarray(after));
-  return { x: join("x"), mean: join("mean"), low: join("low"), high: join("high"), exact: fine.exact && (coarse.exact || isReplaced) };
+  return {
+    x: join("x"),
+    mean: join("mean"),
+    low: join("low"),
+    high: join("high"),
+    exact: fine.exact && (coarse.exact || isReplaced),
+  };
 }
 
 /** Points with those behind them that are later. */
@@ -43,10 +49,12 @@ export function moved(points: Points, place: (x: number) => number): Points {
 }
 
 /** The first place in a sorted list at which a value of at least `limit` stands. */
-export const firstAtLeast = (sorted: ArrayLike<number>, limit: number): number => firstWhere(sorted, (value) => value >= limit);
+export const firstAtLeast = (sorted: ArrayLike<number>, limit: number): number =>
+  firstWhere(sorted, (value) => value >= limit);
 
 /** The first place in a sorted list at which a value above `limit` stands. */
-export const firstAbove = (sorted: ArrayLike<number>, limit: number): number => firstWhere(sorted, (value) => value > limit);
+export const firstAbove = (sorted: ArrayLike<number>, limit: number): number =>
+  firstWhere(sorted, (value) => value > limit);
 
 /** The last value that is finite. */
 export function lastFinite(values: ArrayLike<number>): number | null {

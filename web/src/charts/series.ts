@@ -43,7 +43,14 @@ export function useSeries(run: string, tags: string[], range: Range | null, newe
   return { series, refusal: overview.refusal, slow: overview.slow, ready: overview.value !== null };
 }
 
-function useTail(run: string, tags: string[], newest: number, known: SeriesMap | null, replace: (map: SeriesMap) => void, reload: () => void): void {
+function useTail(
+  run: string,
+  tags: string[],
+  newest: number,
+  known: SeriesMap | null,
+  replace: (map: SeriesMap) => void,
+  reload: () => void,
+): void {
   const isBusy = useRef(false);
   const current = useRef({ known, replace, run });
   current.current = { known, replace, run };
@@ -58,7 +65,9 @@ function useTail(run: string, tags: string[], newest: number, known: SeriesMap |
         const before = current.current.known;
         if (!before || current.current.run !== run) return;
         const more = new Map(columns.map((column) => [column.tag, column]));
-        current.current.replace(new Map([...before].map(([tag, points]) => [tag, append(points, more.get(tag) ?? NO_POINTS)])));
+        current.current.replace(
+          new Map([...before].map(([tag, points]) => [tag, append(points, more.get(tag) ?? NO_POINTS)])),
+        );
       })
       .catch(() => undefined) // the stream tells that the server is away
       .finally(() => (isBusy.current = false));

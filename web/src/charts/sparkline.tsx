@@ -13,8 +13,23 @@ export function Sparkline({ values, label }: { values: (number | null)[]; label:
   const x = (i: number): number => 1 + (i / (numbers.length - 1)) * (WIDTH - 2);
   const y = (value: number): number => HEIGHT - 2 - ((value - low) / (high - low || 1)) * (HEIGHT - 4);
   return (
-    <svg class="sparkline" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} width={WIDTH} height={HEIGHT} role="img" aria-label={label}>
-      <path d={polyline(numbers.map((_, i) => i), numbers, x, y, false)} />
+    <svg
+      class="sparkline"
+      viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+      width={WIDTH}
+      height={HEIGHT}
+      role="img"
+      aria-label={label}
+    >
+      <path
+        d={polyline(
+          numbers.map((_, i) => i),
+          numbers,
+          x,
+          y,
+          false,
+        )}
+      />
     </svg>
   );
 }

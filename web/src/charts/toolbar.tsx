@@ -36,15 +36,27 @@ export function Toolbar({ range, whole, smoothing, xLabel = stepLabel, children 
   return (
     <div class="toolbar" role="toolbar" aria-label="Charts">
       <div class="buttons">
-        <button title="Earlier (←)" aria-label="Earlier" disabled={!range} onClick={() => pan(-PAN)}>←</button>
-        <button title="Zoom out (-)" aria-label="Zoom out" disabled={!range} onClick={() => zoom(1 / ZOOM)}>−</button>
-        <button title="Zoom in (+)" aria-label="Zoom in" onClick={() => zoom(ZOOM)}>+</button>
-        <button title="Later (→)" aria-label="Later" disabled={!range} onClick={() => pan(PAN)}>→</button>
+        <button title="Earlier (←)" aria-label="Earlier" disabled={!range} onClick={() => pan(-PAN)}>
+          ←
+        </button>
+        <button title="Zoom out (-)" aria-label="Zoom out" disabled={!range} onClick={() => zoom(1 / ZOOM)}>
+          −
+        </button>
+        <button title="Zoom in (+)" aria-label="Zoom in" onClick={() => zoom(ZOOM)}>
+          +
+        </button>
+        <button title="Later (→)" aria-label="Later" disabled={!range} onClick={() => pan(PAN)}>
+          →
+        </button>
       </div>
       <span class="range">
         {xLabel(Math.round(shown.from))} – {xLabel(Math.round(shown.to))}
       </span>
-      {range && <button onClick={() => showRange(null)} title="Show all (0, or double-click a chart)">Show all</button>}
+      {range && (
+        <button onClick={() => showRange(null)} title="Show all (0, or double-click a chart)">
+          Show all
+        </button>
+      )}
       {smoothing !== null && <Smoothing smoothing={smoothing} whole={whole} />}
       {children}
     </div>

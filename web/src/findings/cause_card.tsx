@@ -12,24 +12,48 @@ import { Sign } from "./severity";
 
 const SHOWN_SYMPTOMS = 4;
 
-export function CauseCard({ run, cause, isFirst, chosen }: { run: string; cause: Cause; isFirst: boolean; chosen: string }): JSX.Element {
+export function CauseCard({
+  run,
+  cause,
+  isFirst,
+  chosen,
+}: {
+  run: string;
+  cause: Cause;
+  isFirst: boolean;
+  chosen: string;
+}): JSX.Element {
   const { group, symptoms } = cause;
   const meaning = group.cause ? causeMeaning(group.cause) : "";
   return (
     <details class={`cause ${group.severity}`} open={isFirst}>
       <summary>
         <Sign of={group.severity} />
-        <h3>{group.cause === null && symptoms.length === 1 ? causeTitle(symptoms[0].name) : causeTitle(group.cause)}</h3>
-        <span class="since">since step {whole(group.first_step)}{group.open ? "" : ", over"}</span>
+        <h3>
+          {group.cause === null && symptoms.length === 1 ? causeTitle(symptoms[0].name) : causeTitle(group.cause)}
+        </h3>
+        <span class="since">
+          since step {whole(group.first_step)}
+          {group.open ? "" : ", over"}
+        </span>
         {group.cause !== null && <Confidence share={group.confidence} />}
       </summary>
       {meaning && <p class="meaning">{sentence(meaning)}</p>}
       {group.place && <Place run={run} place={group.place} step={group.first_step} />}
-      {group.because && <p class="because"><Words text={sentence(group.because)} /></p>}
+      {group.because && (
+        <p class="because">
+          <Words text={sentence(group.because)} />
+        </p>
+      )}
       <Remedies remedies={group.remedies} />
       <Symptoms run={run} symptoms={symptoms} chosen={chosen} />
       {group.others.length > 0 && (
-        <p class="others">Less likely: {group.others.map((other) => `${causeTitle(other.cause).toLowerCase()} (${percent(other.confidence)})`).join(", ")}</p>
+        <p class="others">
+          Less likely:{" "}
+          {group.others
+            .map((other) => `${causeTitle(other.cause).toLowerCase()} (${percent(other.confidence)})`)
+            .join(", ")}
+        </p>
       )}
     </details>
   );
@@ -66,7 +90,11 @@ export function Remedies({ remedies }: { remedies: Remedy[] }): JSX.Element | nu
         {remedies.map((remedy, i) => (
           <li key={i}>
             <Words text={remedy.text.charAt(0).toUpperCase() + remedy.text.slice(1)} />
-            {remedy.safety !== "advice" && <span class="tag" title="Sonde can do this">{remedy.safety}</span>}
+            {remedy.safety !== "advice" && (
+              <span class="tag" title="Sonde can do this">
+                {remedy.safety}
+              </span>
+            )}
           </li>
         ))}
       </ol>
@@ -87,12 +115,24 @@ function Symptoms({ run, symptoms, chosen }: { run: string; symptoms: Finding[];
           </li>
         ))}
       </ul>
-      {symptoms.length > shown.length && <button class="link" onClick={() => setWhole(true)}>{symptoms.length - shown.length} more</button>}
+      {symptoms.length > shown.length && (
+        <button class="link" onClick={() => setWhole(true)}>
+          {symptoms.length - shown.length} more
+        </button>
+      )}
     </div>
   );
 }
 
-export function FindingLine({ run, finding, isChosen }: { run: string; finding: Finding; isChosen: boolean }): JSX.Element {
+export function FindingLine({
+  run,
+  finding,
+  isChosen,
+}: {
+  run: string;
+  finding: Finding;
+  isChosen: boolean;
+}): JSX.Element {
   return (
     <a class={`finding-line${isChosen ? " chosen" : ""}`} href={toFinding(run, finding.id)} data-finding={finding.id}>
       <Sign of={finding.severity} />
@@ -100,7 +140,9 @@ export function FindingLine({ run, finding, isChosen }: { run: string; finding: 
       <span class="name">{finding.name}</span>
       <span class="where">{wherePhrase(finding.where)}</span>
       <span class="steps">{stepsPhrase(finding)}</span>
-      <span class="message"><Words text={finding.message} /></span>
+      <span class="message">
+        <Words text={finding.message} />
+      </span>
     </a>
   );
 }

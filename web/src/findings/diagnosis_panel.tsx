@@ -20,10 +20,27 @@ export function DiagnosisPanel({ run, chosen }: { run: Run; chosen: string }): J
         </div>
       </header>
       {told.causes.map((cause, i) => (
-        <CauseCard key={`${cause.group.cause} ${cause.group.first_step}`} run={run.id} cause={cause} isFirst={i === 0} chosen={chosen} />
+        <CauseCard
+          key={`${cause.group.cause} ${cause.group.first_step}`}
+          run={run.id}
+          cause={cause}
+          isFirst={i === 0}
+          chosen={chosen}
+        />
       ))}
-      <Folded title={count(told.notes.length, "note")} isOpen={!told.causes.length} findings={told.notes} run={run.id} chosen={chosen} />
-      <Folded title={`${count(told.muted.length, "finding")} muted`} findings={told.muted} run={run.id} chosen={chosen} />
+      <Folded
+        title={count(told.notes.length, "note")}
+        isOpen={!told.causes.length}
+        findings={told.notes}
+        run={run.id}
+        chosen={chosen}
+      />
+      <Folded
+        title={`${count(told.muted.length, "finding")} muted`}
+        findings={told.muted}
+        run={run.id}
+        chosen={chosen}
+      />
       <NotMeasured run={run} />
     </section>
   );

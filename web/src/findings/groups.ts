@@ -19,9 +19,14 @@ export interface Told {
 /** Causes without those that are muted altogether; alarms that no group has stand for themselves. */
 export function tell({ findings, groups }: Pick<Run, "findings" | "groups">): Told {
   const inGroups = new Set(groups.flatMap((group) => group.findings));
-  const lone = findings.flatMap((finding, place) => (inGroups.has(place) || finding.severity === "info" ? [] : [alone(finding, place)]));
+  const lone = findings.flatMap((finding, place) =>
+    inGroups.has(place) || finding.severity === "info" ? [] : [alone(finding, place)],
+  );
   const causes = [...groups, ...lone]
-    .map((group) => ({ group, symptoms: group.findings.map((place) => findings[place]).filter((finding) => finding && !finding.muted) }))
+    .map((group) => ({
+      group,
+      symptoms: group.findings.map((place) => findings[place]).filter((finding) => finding && !finding.muted),
+    }))
     .filter(({ symptoms }) => symptoms.some((finding) => finding.severity !== "info"));
   const told = new Set(causes.flatMap(({ symptoms }) => symptoms));
   const notes = findings.filter((finding) => !finding.muted && !told.has(finding));
@@ -45,12 +50,27 @@ export function wherePhrase(where: string[]): string {
   return where.length > 1 ? `${where[0]} (+${where.length - 1})` : (where[0] ?? "");
 }
 
-export function stepsPhrase({ first_step, last_step, open }: Pick<Finding, "first_step" | "last_step" | "open">): string {
+export function stepsPhrase({
+  first_step,
+  last_step,
+  open,
+}: Pick<Finding, "first_step" | "last_step" | "open">): string {
   const steps = first_step === last_step ? `step ${first_step}` : `steps ${first_step}–${last_step}`;
   return open ? `since step ${first_step}` : `${steps}, over`;
 }
 
 function alone(finding: Finding, place: number): Group {
   const { severity, first_step, open, causes, remedies, where } = finding;
-  return { cause: null, confidence: 0, because: null, place: where[0] ?? null, severity, first_step, open, findings: [place], others: causes, remedies };
+  return {
+    cause: null,
+    confidence: 0,
+    because: null,
+    place: where[0] ?? null,
+    severity,
+    first_step,
+    open,
+    findings: [place],
+    others: causes,
+    remedies,
+  };
 }

@@ -20,7 +20,9 @@ export function Sign({ of }: { of: Verdict | Severity }): JSX.Element {
       {of === "warning" && <path d="M6 1l5.2 9.6H.8zM6 4.4v3m0 1.3v.5" />}
       {of === "info" && <path d="M6 1a5 5 0 1 1 0 10A5 5 0 0 1 6 1zm0 4.4v3M6 3.2v.5" />}
       {of === "healthy" && <path d="M6 1a5 5 0 1 1 0 10A5 5 0 0 1 6 1zM3.6 6.1l1.8 1.8 3-3.6" />}
-      {of === "unknown" && <path d="M6 1a5 5 0 1 1 0 10A5 5 0 0 1 6 1zM4.5 4.8c0-2 3-2 3 0 0 1.2-1.5 1.2-1.5 2.2m0 1.5v.4" />}
+      {of === "unknown" && (
+        <path d="M6 1a5 5 0 1 1 0 10A5 5 0 0 1 6 1zM4.5 4.8c0-2 3-2 3 0 0 1.2-1.5 1.2-1.5 2.2m0 1.5v.4" />
+      )}
     </svg>
   );
 }

@@ -54,7 +54,8 @@ function drawShades(ctx: CanvasRenderingContext2D, content: MapContent): void {
   const lost = [1, 3, 5].map((at) => parseInt(colour("critical").slice(at, at + 2), 16)) as [number, number, number];
   small.getContext("2d")?.putImageData(new ImageData(pixels(values, shading, lost), columns, rows), 0, 0);
   ctx.save();
-  ctx.imageSmoothingEnabled = false;
+  ctx.imageSmoothingEnabled = rows > height * devicePixelRatio; // else rows that share a pixel would hide each other
+  ctx.imageSmoothingQuality = "high";
   if (content.upwards) {
     ctx.translate(0, height);
     ctx.scale(1, -1);
@@ -71,7 +72,7 @@ function drawNames(ctx: CanvasRenderingContext2D, content: MapContent): void {
   const fits = (text: string): boolean => ctx.measureText(text).width <= left - 10;
   for (const labelled of labelledRows(rows, height, 13)) {
     ctx.fillStyle = colour(labelled === row ? "ink" : "soft");
-    ctx.fillText(shortened(names[labelled] ?? "", fits), left - 6, rowMiddle(content, labelled));
+    ctx.fillText(shortened(names[labelled] ?? "", fits), left - 6, Math.max(6, rowMiddle(content, labelled)));
   }
 }
 
@@ -94,7 +95,10 @@ function drawChoice(ctx: CanvasRenderingContext2D, content: MapContent): void {
   ctx.lineWidth = 1.5;
   ctx.strokeRect(Math.max(left, x - map / columns / 2), 0, Math.max(2, map / columns), height);
   const tall = Math.max(2, height / rows);
-  for (const [marked, strength] of [[hover?.row ?? null, 0.6], [row, 1]] as [number | null, number][]) {
+  for (const [marked, strength] of [
+    [hover?.row ?? null, 0.6],
+    [row, 1],
+  ] as [number | null, number][]) {
     if (marked === null) continue;
     ctx.strokeStyle = faded(colour("ink"), strength);
     ctx.strokeRect(left, rowMiddle(content, marked) - tall / 2, map, tall);

@@ -7,7 +7,14 @@ export function labelledRows(rows: number, height: number, gap: number): number[
 }
 
 /** The cell under a point; null beside the map. */
-export function cellAt(x: number, y: number, width: number, height: number, columns: number, rows: number): { column: number; row: number } | null {
+export function cellAt(
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  columns: number,
+  rows: number,
+): { column: number; row: number } | null {
   if (x < 0 || y < 0 || x >= width || y >= height || !rows || !columns) return null;
   return { column: Math.floor((x / width) * columns), row: Math.floor((y / height) * rows) };
 }

@@ -61,7 +61,11 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
         <div class="readout">{told && tell(told, props)}</div>
         <Menu label={`More of ${title}`}>
           <button onClick={() => canvas.current && savePng(canvas.current, title)}>Save as PNG</button>
-          <button onClick={() => canvas.current && save(mapSvg(canvas.current, title), `${title}.svg`, "image/svg+xml")}>Save as SVG</button>
+          <button
+            onClick={() => canvas.current && save(mapSvg(canvas.current, title), `${title}.svg`, "image/svg+xml")}
+          >
+            Save as SVG
+          </button>
           <button onClick={() => save(mapCsv(props), `${title}.csv`, "text/csv")}>Save as CSV</button>
         </Menu>
       </figcaption>
@@ -95,7 +99,10 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
 /** So high that what is below the map can be seen to be there. */
 const usualRoom = (): number => Math.max(260, Math.min(620, innerHeight * 0.58));
 
-function tell(cell: { column: number; row: number }, { names, steps, values, columns, unit }: HeatMapProps): JSX.Element {
+function tell(
+  cell: { column: number; row: number },
+  { names, steps, values, columns, unit }: HeatMapProps,
+): JSX.Element {
   const value = values[cell.row * columns + cell.column];
   return (
     <>
@@ -111,12 +118,27 @@ function Scale({ shading, unit, hasLost }: { shading: Shading; unit: string; has
   const stops = Array.from({ length: 24 }, (_, i) => Math.round((i / 23) * 255));
   return (
     <div class="scale" title={shading.log ? "logarithmic" : "linear"}>
-      {hasLost && <span title="NaN or infinite"><i class="lost" /> NaN</span>}
-      {shading.log && <span title="Exactly zero"><i class="zero" /> 0</span>}
+      {hasLost && (
+        <span title="NaN or infinite">
+          <i class="lost" /> NaN
+        </span>
+      )}
+      {shading.log && (
+        <span title="Exactly zero">
+          <i class="zero" /> 0
+        </span>
+      )}
       <span>{quantity(Number(valueAt(0, shading).toPrecision(2)), unit)}</span>
       <svg viewBox="0 0 24 1" preserveAspectRatio="none" aria-hidden="true">
         {stops.map((at, i) => (
-          <rect key={i} x={i} y={0} width={1.05} height={1} fill={`rgb(${PALETTE[3 * at]} ${PALETTE[3 * at + 1]} ${PALETTE[3 * at + 2]})`} />
+          <rect
+            key={i}
+            x={i}
+            y={0}
+            width={1.05}
+            height={1}
+            fill={`rgb(${PALETTE[3 * at]} ${PALETTE[3 * at + 1]} ${PALETTE[3 * at + 2]})`}
+          />
         ))}
       </svg>
       <span>{quantity(Number(valueAt(1, shading).toPrecision(2)), unit)}</span>
@@ -126,7 +148,10 @@ function Scale({ shading, unit, hasLost }: { shading: Shading; unit: string; has
 
 function mapCsv({ names, steps, values, columns }: HeatMapProps): string {
   const cell = (value: number): number | string => (Number.isNaN(value) ? "" : value);
-  return table(["step", ...names], steps.map((step, i) => [step, ...names.map((_, row) => cell(values[row * columns + i]))]));
+  return table(
+    ["step", ...names],
+    steps.map((step, i) => [step, ...names.map((_, row) => cell(values[row * columns + i]))]),
+  );
 }
 
 function mapSvg(canvas: HTMLCanvasElement, title: string): string {

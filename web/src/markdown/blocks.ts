@@ -1,6 +1,7 @@
 /** Markdown as far as manual pages use it: headings, lists, paragraphs, code, emphasis and links. */
 
-export type Inline = { kind: "text" | "code" | "strong" | "emphasis"; text: string } | { kind: "link"; text: string; address: string };
+export type Inline =
+  { kind: "text" | "code" | "strong" | "emphasis"; text: string } | { kind: "link"; text: string; address: string };
 
 export type Block =
   | { kind: "heading"; level: number; content: Inline[] }

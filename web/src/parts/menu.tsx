@@ -7,7 +7,11 @@ export function Menu({ label, children }: { label: string; children: ComponentCh
   const place = useRef<HTMLDetailsElement>(null);
   useEffect(() => {
     const close = (event: Event): void => {
-      if (event instanceof KeyboardEvent ? event.key === "Escape" : !place.current?.querySelector("summary")?.contains(event.target as Node))
+      if (
+        event instanceof KeyboardEvent
+          ? event.key === "Escape"
+          : !place.current?.querySelector("summary")?.contains(event.target as Node)
+      )
         place.current?.removeAttribute("open");
     };
     addEventListener("click", close);

@@ -31,7 +31,9 @@ export function NotesDialog({ run, onClose, onChange }: NotesDialogProps): JSX.E
   const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
     const form = new FormData(event.currentTarget as HTMLFormElement);
-    const added = String(form.get("tag")).split(/[\s,]+/).filter((tag) => tag && !tags.includes(tag));
+    const added = String(form.get("tag"))
+      .split(/[\s,]+/)
+      .filter((tag) => tag && !tags.includes(tag));
     const notes: Note[] = [
       ...[...tags, ...added].filter((tag) => !run.tags.includes(tag)).map((text) => ({ kind: "tag" as const, text })),
       ...run.tags.filter((tag) => !tags.includes(tag)).map((text) => ({ kind: "untag" as const, text })),
@@ -45,16 +47,40 @@ export function NotesDialog({ run, onClose, onChange }: NotesDialogProps): JSX.E
         <h2>{run.name}</h2>
         <div class="chips">
           {tags.map((tag) => (
-            <button key={tag} type="button" class="tag" title="Take it away" onClick={() => setTags(tags.filter((other) => other !== tag))}>{tag} ×</button>
+            <button
+              key={tag}
+              type="button"
+              class="tag"
+              title="Take it away"
+              onClick={() => setTags(tags.filter((other) => other !== tag))}
+            >
+              {tag} ×
+            </button>
           ))}
         </div>
-        <label>Tags<input name="tag" placeholder="baseline, to-keep" autocomplete="off" /></label>
-        <label>Note<textarea rows={4} value={note} onInput={(event) => setNote(event.currentTarget.value)} /></label>
-        {problem && <p class="trouble" role="alert">{problem}</p>}
-        <p class="remark">Kept beside the run, in <code>notes.jsonl</code>.</p>
+        <label>
+          Tags
+          <input name="tag" placeholder="baseline, to-keep" autocomplete="off" />
+        </label>
+        <label>
+          Note
+          <textarea rows={4} value={note} onInput={(event) => setNote(event.currentTarget.value)} />
+        </label>
+        {problem && (
+          <p class="trouble" role="alert">
+            {problem}
+          </p>
+        )}
+        <p class="remark">
+          Kept beside the run, in <code>notes.jsonl</code>.
+        </p>
         <footer>
-          <button type="button" onClick={onClose}>Cancel</button>
-          <button type="submit" class="main">Save</button>
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="main">
+            Save
+          </button>
         </footer>
       </form>
     </dialog>

@@ -22,7 +22,8 @@ export function conditions(line: string): Condition[] {
   });
 }
 
-export const passes = (all: Condition[], lookup: Lookup, text: string): boolean => all.every((condition) => condition(lookup, text));
+export const passes = (all: Condition[], lookup: Lookup, text: string): boolean =>
+  all.every((condition) => condition(lookup, text));
 
 function compares(value: Value, sign: string, wanted: string): boolean {
   if (value === undefined || value === null) return sign === "!=";
@@ -36,5 +37,7 @@ function compares(value: Value, sign: string, wanted: string): boolean {
 }
 
 function isSame(value: Value, wanted: string): boolean {
-  return typeof value === "number" && wanted !== "" ? value === Number(wanted) : String(value).toLowerCase() === wanted.toLowerCase();
+  return typeof value === "number" && wanted !== ""
+    ? value === Number(wanted)
+    : String(value).toLowerCase() === wanted.toLowerCase();
 }

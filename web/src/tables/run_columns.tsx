@@ -20,7 +20,8 @@ const VERDICTS = ["healthy", "info", "unknown", "warning", "critical"];
 /** As many settings are shown at first. */
 const SETTINGS = 4;
 
-const shown = (value: number | null, format: (value: number) => string): string => (value === null ? "–" : format(value));
+const shown = (value: number | null, format: (value: number) => string): string =>
+  value === null ? "–" : format(value);
 
 export const COLUMNS: Column[] = [
   {
@@ -39,13 +40,31 @@ export const COLUMNS: Column[] = [
       <span class="name" title={run.id}>
         {folderOf(run) && <span class="folder">{folderOf(run)}</span>}
         {run.name}
-        {run.tags.map((tag) => <span class="tag" key={tag}>{tag}</span>)}
+        {run.tags.map((tag) => (
+          <span class="tag" key={tag}>
+            {tag}
+          </span>
+        ))}
       </span>
     ),
   },
   { name: "state", title: "State", width: "86px", value: (run) => run.state, show: (run) => <State run={run} /> },
-  { name: "steps", title: "Steps", width: "80px", isNumber: true, value: (run) => run.steps, show: (run) => whole(run.steps) },
-  { name: "loss", title: "Loss", width: "82px", isNumber: true, value: (run) => fromJson(run.loss), show: (run) => shown(fromJson(run.loss), number) },
+  {
+    name: "steps",
+    title: "Steps",
+    width: "80px",
+    isNumber: true,
+    value: (run) => run.steps,
+    show: (run) => whole(run.steps),
+  },
+  {
+    name: "loss",
+    title: "Loss",
+    width: "82px",
+    isNumber: true,
+    value: (run) => fromJson(run.loss),
+    show: (run) => shown(fromJson(run.loss), number),
+  },
   {
     name: "curve",
     title: "",
@@ -53,9 +72,30 @@ export const COLUMNS: Column[] = [
     value: () => null,
     show: (run) => <Sparkline values={run.spark.map(fromJson)} label={`Loss of ${run.name}`} />,
   },
-  { name: "rate", title: "Learning rate", width: "96px", isNumber: true, value: (run) => fromJson(run.lr), show: (run) => shown(fromJson(run.lr), number) },
-  { name: "step_time", title: "Step time", width: "84px", isNumber: true, value: (run) => fromJson(run.step_s), show: (run) => shown(fromJson(run.step_s), seconds) },
-  { name: "updated", title: "Updated", width: "92px", isNumber: true, value: (run) => run.updated, show: (run, now) => ago(run.updated, now) },
+  {
+    name: "rate",
+    title: "Learning rate",
+    width: "96px",
+    isNumber: true,
+    value: (run) => fromJson(run.lr),
+    show: (run) => shown(fromJson(run.lr), number),
+  },
+  {
+    name: "step_time",
+    title: "Step time",
+    width: "84px",
+    isNumber: true,
+    value: (run) => fromJson(run.step_s),
+    show: (run) => shown(fromJson(run.step_s), seconds),
+  },
+  {
+    name: "updated",
+    title: "Updated",
+    width: "92px",
+    isNumber: true,
+    value: (run) => run.updated,
+    show: (run, now) => ago(run.updated, now),
+  },
 ];
 
 export const NOTE: Column = {
@@ -63,14 +103,22 @@ export const NOTE: Column = {
   title: "Note",
   width: "minmax(90px, 1fr)",
   value: (run) => run.note,
-  show: (run) => <span class="note" title={run.note}>{run.note}</span>,
+  show: (run) => (
+    <span class="note" title={run.note}>
+      {run.note}
+    </span>
+  ),
 };
 
 /** Where a run lies, if that tells more than its name. */
 const folderOf = ({ id }: RunLine): string => (id.includes("/") ? id.slice(0, id.lastIndexOf("/") + 1) : "");
 
 export function State({ run }: { run: Pick<RunLine, "state" | "reason"> }): ComponentChildren {
-  return <span class={`state ${run.state}`} title={run.reason}>{run.state}</span>;
+  return (
+    <span class={`state ${run.state}`} title={run.reason}>
+      {run.state}
+    </span>
+  );
 }
 
 /** A column for a setting of the configuration. */
@@ -103,4 +151,5 @@ export function lookup(run: RunLine, name: string): Value {
 }
 
 /** All words of a run that a filter looks through. */
-export const searchText = (run: RunLine): string => [run.id, run.name, run.verdict, run.state, run.note, ...run.tags].join(" ");
+export const searchText = (run: RunLine): string =>
+  [run.id, run.name, run.verdict, run.state, run.note, ...run.tags].join(" ");

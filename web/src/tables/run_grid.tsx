@@ -41,7 +41,8 @@ export function RunGrid(props: RunGridProps): JSX.Element {
   useEffect(() => {
     const element = place.current;
     if (!element) return;
-    const measure = (): void => setShown({ top: element.scrollTop, height: element.clientHeight, row: narrow.matches ? TALL_ROW : ROW });
+    const measure = (): void =>
+      setShown({ top: element.scrollTop, height: element.clientHeight, row: narrow.matches ? TALL_ROW : ROW });
     const observer = new ResizeObserver(measure);
     observer.observe(element);
     element.addEventListener("scroll", measure, { passive: true });
@@ -64,7 +65,12 @@ export function RunGrid(props: RunGridProps): JSX.Element {
       <div class="head row" role="row" style={{ gridTemplateColumns: template }}>
         <span role="columnheader" aria-label="Selected" />
         {columns.map((column) => (
-          <span key={column.name} role="columnheader" class={column.isNumber ? "number" : ""} aria-sort={order.column === column.name ? (order.descending ? "descending" : "ascending") : "none"}>
+          <span
+            key={column.name}
+            role="columnheader"
+            class={column.isNumber ? "number" : ""}
+            aria-sort={order.column === column.name ? (order.descending ? "descending" : "ascending") : "none"}
+          >
             {column.title && (
               <button onClick={() => onOrder(column)} title={`Sort by ${column.title}`}>
                 {column.title}
@@ -82,7 +88,16 @@ export function RunGrid(props: RunGridProps): JSX.Element {
           return item.kind === "heading" ? (
             <Heading key={`heading ${item.key}`} item={item} style={style} onFold={props.onFold} />
           ) : (
-            <Row key={item.row.id} {...props} run={item.row} style={style} now={now} isCursor={at === cursor} isSelected={selected.has(item.row.id)} index={at} />
+            <Row
+              key={item.row.id}
+              {...props}
+              run={item.row}
+              style={style}
+              now={now}
+              isCursor={at === cursor}
+              isSelected={selected.has(item.row.id)}
+              index={at}
+            />
           );
         })}
       </div>
@@ -101,24 +116,60 @@ interface RowProps extends RunGridProps {
 
 function Row({ run, columns, style, now, isCursor, isSelected, index, onSelect, onEdit }: RowProps): JSX.Element {
   return (
-    <div class={`row${isCursor ? " cursor" : ""}${isSelected ? " selected" : ""}`} role="row" aria-rowindex={index + 2} aria-selected={isSelected} style={style} data-run={run.id}>
+    <div
+      class={`row${isCursor ? " cursor" : ""}${isSelected ? " selected" : ""}`}
+      role="row"
+      aria-rowindex={index + 2}
+      aria-selected={isSelected}
+      style={style}
+      data-run={run.id}
+    >
       <span role="cell" class="check">
-        <input type="checkbox" aria-label={`Select ${run.name}`} checked={isSelected} onChange={() => onSelect(run.id)} />
+        <input
+          type="checkbox"
+          aria-label={`Select ${run.name}`}
+          checked={isSelected}
+          onChange={() => onSelect(run.id)}
+        />
       </span>
       {columns.map((column) => (
-        <span key={column.name} role="cell" class={`cell of-${column.name.startsWith("config.") ? "setting" : column.name}${column.isNumber ? " number" : ""}`}>
+        <span
+          key={column.name}
+          role="cell"
+          class={`cell of-${column.name.startsWith("config.") ? "setting" : column.name}${column.isNumber ? " number" : ""}`}
+        >
           {column.name === "name" ? <a href={toRun(run.id)}>{column.show(run, now)}</a> : column.show(run, now)}
-          {column.name === "name" && run.problem && <span class="problem" title={run.problem}> damaged</span>}
+          {column.name === "name" && run.problem && (
+            <span class="problem" title={run.problem}>
+              {" "}
+              damaged
+            </span>
+          )}
         </span>
       ))}
       <span role="cell" class="edit">
-        <button class="plain" aria-label={`Tags and note of ${run.name}`} title="Tags and note (e)" onClick={() => onEdit(run)}>✎</button>
+        <button
+          class="plain"
+          aria-label={`Tags and note of ${run.name}`}
+          title="Tags and note (e)"
+          onClick={() => onEdit(run)}
+        >
+          ✎
+        </button>
       </span>
     </div>
   );
 }
 
-function Heading({ item, style, onFold }: { item: Extract<Item<RunLine>, { kind: "heading" }>; style: Record<string, string>; onFold: (key: string) => void }): JSX.Element {
+function Heading({
+  item,
+  style,
+  onFold,
+}: {
+  item: Extract<Item<RunLine>, { kind: "heading" }>;
+  style: Record<string, string>;
+  onFold: (key: string) => void;
+}): JSX.Element {
   const worst = (["critical", "warning"] as const).find((verdict) => item.rows.some((run) => run.verdict === verdict));
   return (
     <div class="row heading" role="row" style={{ top: style["top"] ?? "", height: style["height"] ?? "" }}>

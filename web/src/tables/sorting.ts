@@ -30,7 +30,8 @@ export const readOrder = (text: string | null, otherwise: Order): Order =>
 
 export const writeOrder = ({ column, descending }: Order): string => `${descending ? "-" : ""}${column}`;
 
-const isThere = (value: Value): boolean => value !== null && value !== undefined && value !== "" && !Number.isNaN(value);
+const isThere = (value: Value): boolean =>
+  value !== null && value !== undefined && value !== "" && !Number.isNaN(value);
 
 const collator = new Intl.Collator("en", { numeric: true });
 

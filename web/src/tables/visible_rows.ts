@@ -1,6 +1,12 @@
 /** Which rows of a long table are on the screen: only these are made. */
 
-export function visibleRows(scrolled: number, height: number, rowHeight: number, num: number, margin = 8): { first: number; last: number } {
+export function visibleRows(
+  scrolled: number,
+  height: number,
+  rowHeight: number,
+  num: number,
+  margin = 8,
+): { first: number; last: number } {
   const first = Math.max(0, Math.min(num, Math.floor(scrolled / rowHeight)) - margin);
   return { first, last: Math.min(num, Math.ceil((scrolled + height) / rowHeight) + margin) };
 }

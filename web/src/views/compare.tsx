@@ -35,15 +35,27 @@ interface ComparedRun {
 export function Compare({ query }: ViewProps): JSX.Element {
   const ids = [...new Set(query.getAll("run"))].slice(0, MOST_RUNS);
   const axis = (["time", "samples"].find((one) => one === query.get("by")) ?? "step") as Axis;
-  const loaded = useLoaded(ids.length ? `compare ${ids.join("\n")} ${axis}` : "", () => Promise.all(ids.map((id) => loadOne(id, axis))), { keep: true });
+  const loaded = useLoaded(
+    ids.length ? `compare ${ids.join("\n")} ${axis}` : "",
+    () => Promise.all(ids.map((id) => loadOne(id, axis))),
+    { keep: true },
+  );
   const words = useLoaded(ids.length > 1 ? `differences ${ids.join("\n")}` : "", () => comparison(ids));
   if (ids.length < 2)
     return (
       <Notice title="Choose runs to compare.">
-        <p>Select two or more in <a href={toRuns()}>the table of runs</a> (<kbd>x</kbd>), then compare them (<kbd>c</kbd>).</p>
+        <p>
+          Select two or more in <a href={toRuns()}>the table of runs</a> (<kbd>x</kbd>), then compare them (<kbd>c</kbd>
+          ).
+        </p>
       </Notice>
     );
-  if (!loaded.value) return loaded.refusal ? <Trouble refusal={loaded.refusal} retry={loaded.reload} /> : <Progress slow={loaded.slow} of="runs" />;
+  if (!loaded.value)
+    return loaded.refusal ? (
+      <Trouble refusal={loaded.refusal} retry={loaded.reload} />
+    ) : (
+      <Progress slow={loaded.slow} of="runs" />
+    );
   return (
     <div class="compare-view">
       <Members members={loaded.value} ids={ids} />
@@ -56,7 +68,10 @@ export function Compare({ query }: ViewProps): JSX.Element {
 }
 
 async function loadOne(id: string, axis: Axis): Promise<ComparedRun> {
-  const [run, columns] = await Promise.all([loadRun(id), loadSeries(id, { tags: [...TAGS, SAMPLES], by: axis === "time" ? "time" : "step" })]);
+  const [run, columns] = await Promise.all([
+    loadRun(id),
+    loadSeries(id, { tags: [...TAGS, SAMPLES], by: axis === "time" ? "time" : "step" }),
+  ]);
   const series = new Map<string, Points>(columns.map((column) => [column.tag, column]));
   return { run, series: new Map([...series].map(([tag, points]) => [tag, moved(points, placement(axis, series))])) };
 }
@@ -85,7 +100,16 @@ function Members({ members, ids }: { members: ComparedRun[]; ids: string[] }): J
           <i class={`swatch ${COLOURS[i]}`} />
           <a href={toRun(run.id)}>{run.name}</a>
           <VerdictMark verdict={run.verdict} />
-          {ids.length > 2 && <button class="plain" aria-label={`Leave out ${run.name}`} title="Leave out" onClick={() => setQuery({ run: ids.filter((id) => id !== run.id) })}>×</button>}
+          {ids.length > 2 && (
+            <button
+              class="plain"
+              aria-label={`Leave out ${run.name}`}
+              title="Leave out"
+              onClick={() => setQuery({ run: ids.filter((id) => id !== run.id) })}
+            >
+              ×
+            </button>
+          )}
         </li>
       ))}
     </ul>
@@ -112,11 +136,29 @@ function Curves({ members, axis, query }: { members: ComparedRun[]; axis: Axis; 
         </label>
       </Toolbar>
       <div class="charts">
-        {raw.filter(({ lines }) => lines.length).map(({ tag, lines }) => {
-          const { title, unit, explained } = meaning(tag);
-          const drawn = lines.map((line) => ({ ...line, smoothing: line.dots ? 0 : halfLife }));
-          return <Chart key={tag} group="compare" legend="unnamed" title={title} unit={unit} explained={explained} lines={drawn} log="auto" range={range} whole={whole} xLabel={xLabel} xName={axis} onRange={showRange} />;
-        })}
+        {raw
+          .filter(({ lines }) => lines.length)
+          .map(({ tag, lines }) => {
+            const { title, unit, explained } = meaning(tag);
+            const drawn = lines.map((line) => ({ ...line, smoothing: line.dots ? 0 : halfLife }));
+            return (
+              <Chart
+                key={tag}
+                group="compare"
+                legend="unnamed"
+                title={title}
+                unit={unit}
+                explained={explained}
+                lines={drawn}
+                log="auto"
+                range={range}
+                whole={whole}
+                xLabel={xLabel}
+                xName={axis}
+                onRange={showRange}
+              />
+            );
+          })}
       </div>
     </>
   );
@@ -125,6 +167,17 @@ function Curves({ members, axis, query }: { members: ComparedRun[]; axis: Axis; 
 function linesOf(members: ComparedRun[], tag: string): Line[] {
   return members.flatMap(({ run, series }, i) => {
     const points = series.get(tag);
-    return points?.x.length ? [{ tag, label: run.name, colour: COLOURS[i], points, smoothing: 0, dots: points.x.length < (tag === "val/loss" ? 100 : SPARSE) }] : [];
+    return points?.x.length
+      ? [
+          {
+            tag,
+            label: run.name,
+            colour: COLOURS[i],
+            points,
+            smoothing: 0,
+            dots: points.x.length < (tag === "val/loss" ? 100 : SPARSE),
+          },
+        ]
+      : [];
   });
 }

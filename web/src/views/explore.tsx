@@ -28,7 +28,9 @@ export function Explore({ parts, query }: ViewProps): JSX.Element {
   if (!run)
     return (
       <Notice title="Choose a run to explore.">
-        <p><a href={toRuns()}>All runs</a></p>
+        <p>
+          <a href={toRuns()}>All runs</a>
+        </p>
       </Notice>
     );
   return <Exploration run={run} query={query} />;
@@ -38,8 +40,15 @@ function Exploration({ run, query }: { run: string; query: URLSearchParams }): J
   const watched = useRun(run);
   const charts = query.getAll("tag");
   const patterns = [...new Set(charts.flatMap((chart) => chart.split(",")))].filter(Boolean);
-  const found = useLoaded(patterns.length ? `matching ${run} ${patterns.join(",")}` : "", () => matching(run, patterns), { keep: true });
-  const wanted = useMemo(() => [...new Set([...(found.value?.values() ?? [])].flat())].slice(0, MOST_SERIES), [found.value]);
+  const found = useLoaded(
+    patterns.length ? `matching ${run} ${patterns.join(",")}` : "",
+    () => matching(run, patterns),
+    { keep: true },
+  );
+  const wanted = useMemo(
+    () => [...new Set([...(found.value?.values() ?? [])].flat())].slice(0, MOST_SERIES),
+    [found.value],
+  );
   const range = readRange(query);
   const { series, refusal, slow } = useSeries(run, wanted, range, watched.newest?.step ?? -1);
   const smoothing = readSmoothing(query, 0);
@@ -48,13 +57,21 @@ function Exploration({ run, query }: { run: string; query: URLSearchParams }): J
   return (
     <div class="explore-view">
       {watched.isGone && <GoneNotice />}
-      <TagList run={run} shown={charts} onAdd={(tag) => show([...charts, tag])} onRemove={(tag) => show(charts.filter((other) => other !== tag))} />
+      <TagList
+        run={run}
+        shown={charts}
+        onAdd={(tag) => show([...charts, tag])}
+        onRemove={(tag) => show(charts.filter((other) => other !== tag))}
+      />
       <div class="main-column">
         <Toolbar range={range} whole={whole} smoothing={smoothing} />
         {refusal && <Trouble refusal={refusal} />}
         {!charts.length && (
           <Notice title="No charts yet.">
-            <p>Choose series at the left, or type a pattern such as <code>grad/rms@*.weight</code> and press Enter: a pattern is one chart. The address keeps the layout.</p>
+            <p>
+              Choose series at the left, or type a pattern such as <code>grad/rms@*.weight</code> and press Enter: a
+              pattern is one chart. The address keeps the layout.
+            </p>
           </Notice>
         )}
         {slow && <Progress slow of="series" />}
@@ -62,12 +79,37 @@ function Exploration({ run, query }: { run: string; query: URLSearchParams }): J
           {charts.map((chart, i) => {
             const tags = chart.split(",").flatMap((pattern) => found.value?.get(pattern) ?? []);
             const lines = linesOf(tags, series, smoothing * (whole.to - whole.from));
-            const { title, unit, explained } = tags.length === 1 ? meaning(tags[0]) : { ...meaning(chart.split("@")[0]), title: chart };
+            const { title, unit, explained } =
+              tags.length === 1 ? meaning(tags[0]) : { ...meaning(chart.split("@")[0]), title: chart };
             return (
               <div class="with-remove" key={`${chart} ${i}`}>
-                <Chart group="explore" legend={lines.length > 1 ? "below" : "beside"} title={title} unit={unit} explained={explained} lines={lines} log="auto" range={range} whole={whole} onRange={showRange} empty={found.value ? `No series of this run is called ${chart}.` : ""} />
-                <button class="plain remove" aria-label={`Remove ${title}`} title="Remove this chart" onClick={() => show(charts.filter((_, at) => at !== i))}>×</button>
-                {tags.length > MOST_LINES && <p class="remark">{MOST_LINES} of {count(tags.length, "series", "series")} are shown; make the pattern narrower for others.</p>}
+                <Chart
+                  group="explore"
+                  legend={lines.length > 1 ? "below" : "beside"}
+                  title={title}
+                  unit={unit}
+                  explained={explained}
+                  lines={lines}
+                  log="auto"
+                  range={range}
+                  whole={whole}
+                  onRange={showRange}
+                  empty={found.value ? `No series of this run is called ${chart}.` : ""}
+                />
+                <button
+                  class="plain remove"
+                  aria-label={`Remove ${title}`}
+                  title="Remove this chart"
+                  onClick={() => show(charts.filter((_, at) => at !== i))}
+                >
+                  ×
+                </button>
+                {tags.length > MOST_LINES && (
+                  <p class="remark">
+                    {MOST_LINES} of {count(tags.length, "series", "series")} are shown; make the pattern narrower for
+                    others.
+                  </p>
+                )}
               </div>
             );
           })}
@@ -116,20 +158,41 @@ function TagList({ run, shown, onAdd, onRemove }: TagListProps): JSX.Element {
           if (typed) onAdd(tags.includes(typed) ? typed : pattern);
         }}
       >
-        <input type="search" aria-label="Pattern of series" placeholder="grad/rms@*.weight" value={typed} onInput={(event) => setTyped(event.currentTarget.value.trim())} />
+        <input
+          type="search"
+          aria-label="Pattern of series"
+          placeholder="grad/rms@*.weight"
+          value={typed}
+          onInput={(event) => setTyped(event.currentTarget.value.trim())}
+        />
       </form>
-      <p class="remark">{value ? `${wholeNumber(value.total)} series${tags.length > 1 && typed ? "; Enter: all in one chart" : ""}` : slow ? "Loading …" : ""}</p>
+      <p class="remark">
+        {value
+          ? `${wholeNumber(value.total)} series${tags.length > 1 && typed ? "; Enter: all in one chart" : ""}`
+          : slow
+            ? "Loading …"
+            : ""}
+      </p>
       <ul>
         {tags.map((tag) => {
           const isShown = shown.includes(tag);
           return (
             <li key={tag}>
-              <button class={isShown ? "chosen" : ""} aria-pressed={isShown} title={meaning(tag).title} onClick={() => (isShown ? onRemove(tag) : onAdd(tag))}>{tag}</button>
+              <button
+                class={isShown ? "chosen" : ""}
+                aria-pressed={isShown}
+                title={meaning(tag).title}
+                onClick={() => (isShown ? onRemove(tag) : onAdd(tag))}
+              >
+                {tag}
+              </button>
             </li>
           );
         })}
       </ul>
-      {value && value.total > tags.length && <p class="remark">The first {wholeNumber(tags.length)}; type to find others.</p>}
+      {value && value.total > tags.length && (
+        <p class="remark">The first {wholeNumber(tags.length)}; type to find others.</p>
+      )}
     </aside>
   );
 }

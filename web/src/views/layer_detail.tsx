@@ -42,11 +42,27 @@ export function LayerDetail({ run, path, layer, step, range }: LayerDetailProps)
   const mark = { x: step, severity: "info" as const, label: `Step ${step}`, link: location.hash };
   return (
     <section class="layer-detail" aria-label={`Layer ${layer}`}>
-      <h2><code>{layer}</code></h2>
+      <h2>
+        <code>{layer}</code>
+      </h2>
       <div class="charts">
         {lines.map((line) => {
           const { title, unit, explained } = meaning(splitTag(line.tag).path);
-          return <Chart key={line.tag} group="layer" title={title} unit={unit} explained={explained} lines={[line]} log="auto" range={range} whole={whole} onRange={showRange} marks={[mark]} />;
+          return (
+            <Chart
+              key={line.tag}
+              group="layer"
+              title={title}
+              unit={unit}
+              explained={explained}
+              lines={[line]}
+              log="auto"
+              range={range}
+              whole={whole}
+              onRange={showRange}
+              marks={[mark]}
+            />
+          );
         })}
       </div>
       <Histograms run={run} layer={layer} step={step} range={range} />
@@ -64,16 +80,28 @@ function Histograms({ run, layer, step, range }: Omit<LayerDetailProps, "path">)
   const own = (all.value?.tags ?? []).filter((tag) => belongs(splitTag(tag).where, layer));
   const [asked, ask] = useState("");
   const tag = own.includes(asked) ? asked : (own[0] ?? "");
-  const loaded = useLoaded(tag ? `histogram ${run} ${tag} ${range?.from} ${range?.to}` : "", () => load(run, tag, range?.from, range?.to), { keep: true });
+  const loaded = useLoaded(
+    tag ? `histogram ${run} ${tag} ${range?.from} ${range?.to}` : "",
+    () => load(run, tag, range?.from, range?.to),
+    { keep: true },
+  );
   if (!own.length) return null;
   const matrix = loaded.value;
   return (
     <section class="histograms">
       <h3>How its values are spread</h3>
       <div class="controls">
-        {own.map((one) => <button key={one} class={one === tag ? "chosen" : ""} aria-pressed={one === tag} onClick={() => ask(one)}>{one}</button>)}
+        {own.map((one) => (
+          <button key={one} class={one === tag ? "chosen" : ""} aria-pressed={one === tag} onClick={() => ask(one)}>
+            {one}
+          </button>
+        ))}
       </div>
-      {matrix && matrix.rows > 0 ? <HistogramMap tag={tag} matrix={matrix} step={step} /> : <Progress slow={loaded.slow} of="histograms" />}
+      {matrix && matrix.rows > 0 ? (
+        <HistogramMap tag={tag} matrix={matrix} step={step} />
+      ) : (
+        <Progress slow={loaded.slow} of="histograms" />
+      )}
       <p class="remark">{healthy(splitTag(tag).path)}</p>
     </section>
   );
@@ -85,7 +113,20 @@ function HistogramMap({ tag, matrix, step }: { tag: string; matrix: Matrix; step
   const names = useMemo(() => Array.from({ length: matrix.columns }, (_, i) => binName(matrix, i)), [matrix]);
   const column = nearestColumn(matrix.steps, step);
   return (
-    <HeatMap title={`Histogram of ${tag}`} unit="share" values={shares} rows={matrix.columns} columns={matrix.rows} names={names} steps={matrix.steps} column={column} row={null} onPick={(at) => setQuery({ step: matrix.steps[at] })} room={300} upwards />
+    <HeatMap
+      title={`Histogram of ${tag}`}
+      unit="share"
+      values={shares}
+      rows={matrix.columns}
+      columns={matrix.rows}
+      names={names}
+      steps={matrix.steps}
+      column={column}
+      row={null}
+      onPick={(at) => setQuery({ step: matrix.steps[at] })}
+      room={300}
+      upwards
+    />
   );
 }
 
@@ -102,7 +143,10 @@ function normalised({ values, rows, columns }: Matrix): Float32Array {
 function binName({ edges, columns }: Matrix, bin: number): string {
   if (edges.length !== columns + 1) return `bin ${bin + 1}`;
   const [low, high] = [edges[bin], edges[bin + 1]];
-  return number(Number.isFinite(low) && Number.isFinite(high) ? (low + high) / 2 : Number.isFinite(low) ? low : high, 2);
+  return number(
+    Number.isFinite(low) && Number.isFinite(high) ? (low + high) / 2 : Number.isFinite(low) ? low : high,
+    2,
+  );
 }
 
 /** A histogram belongs to a layer where it is the layer's own, or of a parameter of the module. */
@@ -111,7 +155,9 @@ function belongs(where: string, layer: string): boolean {
 }
 
 function healthy(path: string): string {
-  if (path.startsWith("grad")) return "Healthy: one hill about zero that slowly becomes narrower. Two hills with nothing between, all mass at zero, or a hill that runs outwards is trouble.";
-  if (path.startsWith("weight")) return "Healthy: about the shape of the beginning, slowly wider. A jump to the side or outwards is a step that was too large.";
+  if (path.startsWith("grad"))
+    return "Healthy: one hill about zero that slowly becomes narrower. Two hills with nothing between, all mass at zero, or a hill that runs outwards is trouble.";
+  if (path.startsWith("weight"))
+    return "Healthy: about the shape of the beginning, slowly wider. A jump to the side or outwards is a step that was too large.";
   return "Healthy: the width stays about the same over time. All mass at zero means dead units, all mass at the ends saturated ones.";
 }

@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 import { useLoaded } from "../api/loading";
 import { layerPaths, layers as load } from "../api/requests";
 import type { Matrix } from "../api/binary";
-import type { LayerPath, Run } from "../api/types";
+import type { Run } from "../api/types";
 import { readRange } from "../charts/ranges";
 import { Toolbar } from "../charts/toolbar";
 import { tell } from "../findings/groups";
@@ -16,6 +16,7 @@ import { Notice, Progress, Trouble } from "../parts/notices";
 import { setQuery } from "../routing/navigation";
 import { meaning } from "../words/meanings";
 import { LayerDetail } from "./layer_detail";
+import { FIRST_PATHS, PathChoice } from "./layer_paths";
 import { GoneNotice } from "./run";
 import { useRun } from "./use_run";
 import type { ViewProps } from "./view";
@@ -25,18 +26,20 @@ const REFRESH_S = 5;
 /** A list of more is no help; the map and its keys still reach every layer. */
 const MOST_LISTED = 2000;
 
-/** Statistics that people look for first. */
-const FIRST = ["grad/rms", "grad/norm", "update/ratio", "act/rms", "act/dead", "act/saturated", "act/zeros", "gain/block", "weight/norm", "weight/rms"];
-
 export function Layers({ parts, query }: ViewProps): JSX.Element {
   const run = parts["run"];
   const watched = useRun(run);
   const paths = useLoaded(`paths ${run} ${watched.value?.num_tags ?? 0}`, () => layerPaths(run), { keep: true });
   const range = readRange(query);
   const known = paths.value?.paths ?? [];
-  const path = query.get("path") ?? FIRST.find((first) => known.some((one) => one.path === first)) ?? known[0]?.path ?? "";
+  const path =
+    query.get("path") ?? FIRST_PATHS.find((first) => known.some((one) => one.path === first)) ?? known[0]?.path ?? "";
   const turn = Math.floor((watched.newest?.time ?? 0) / REFRESH_S);
-  const matrix = useLoaded(path && known.length ? `layers ${run} ${path} ${range?.from} ${range?.to} ${turn}` : "", () => load(run, path, range?.from, range?.to), { keep: true });
+  const matrix = useLoaded(
+    path && known.length ? `layers ${run} ${path} ${range?.from} ${range?.to} ${turn}` : "",
+    () => load(run, path, range?.from, range?.to),
+    { keep: true },
+  );
 
   const refusal = paths.refusal ?? matrix.refusal;
   if (refusal && !matrix.value) return <Trouble refusal={refusal} retry={paths.reload} />;
@@ -45,13 +48,25 @@ export function Layers({ parts, query }: ViewProps): JSX.Element {
     <div class="layers-view">
       {watched.isGone && <GoneNotice />}
       <PathChoice paths={known} path={path} />
-      {matrix.value ? <Map run={run} path={path} matrix={matrix.value} query={query} steps={watched.value?.steps ?? 0} suspect={suspectOf(watched.value)} /> : <Progress slow={matrix.slow || paths.slow} of="layers" />}
+      {matrix.value ? (
+        <Map
+          run={run}
+          path={path}
+          matrix={matrix.value}
+          query={query}
+          steps={watched.value?.steps ?? 0}
+          suspect={suspectOf(watched.value)}
+        />
+      ) : (
+        <Progress slow={matrix.slow || paths.slow} of="layers" />
+      )}
     </div>
   );
 }
 
 /** The layer in which the gravest cause was seen: chosen until somebody chooses another one. */
-const suspectOf = (run: Run | null): string => (run && tell(run).causes.find(({ group }) => group.place && !/:\d+$/.test(group.place))?.group.place) ?? "";
+const suspectOf = (run: Run | null): string =>
+  (run && tell(run).causes.find(({ group }) => group.place && !/:\d+$/.test(group.place))?.group.place) ?? "";
 
 interface MapProps {
   run: string;
@@ -76,19 +91,42 @@ function Map({ run, path, matrix, query, steps, suspect }: MapProps): JSX.Elemen
     pick(Math.min(Math.max(column + columns, 0), matrix.columns - 1), nextRow);
   };
   useKeys({ j: () => move(0, 1), k: () => move(0, -1), ",": () => move(-1, 0), ".": () => move(1, 0) });
-  if (!matrix.rows || !matrix.columns) return <Notice title={`No values of ${title.toLowerCase()} here.`}><p>Choose another statistic, or show all steps (0).</p></Notice>;
+  if (!matrix.rows || !matrix.columns)
+    return (
+      <Notice title={`No values of ${title.toLowerCase()} here.`}>
+        <p>Choose another statistic, or show all steps (0).</p>
+      </Notice>
+    );
   const chosen = row === null ? "" : matrix.names[row];
   return (
     <>
       <Toolbar range={range} whole={{ from: 0, to: Math.max(steps, matrix.steps.at(-1) ?? 1) }} smoothing={null} />
-      {explained && <p class="remark">{title}: {explained}. Rows are in the order of the model, its input on top; bars at the right are the values at the chosen step.</p>}
-      <HeatMap title={title} unit={unit} values={matrix.values} rows={matrix.rows} columns={matrix.columns} names={matrix.names} steps={matrix.steps} column={column} row={row} onPick={pick} />
+      {explained && (
+        <p class="remark">
+          {title}: {explained}. Rows are in the order of the model, its input on top; bars at the right are the values
+          at the chosen step.
+        </p>
+      )}
+      <HeatMap
+        title={title}
+        unit={unit}
+        values={matrix.values}
+        rows={matrix.rows}
+        columns={matrix.columns}
+        names={matrix.names}
+        steps={matrix.steps}
+        column={column}
+        row={row}
+        onPick={pick}
+      />
       <label class="choice layer-choice">
         Layer
         <select value={chosen} onChange={(event) => setQuery({ layer: event.currentTarget.value })}>
           <option value="">choose one, or click the map</option>
           {chosen && matrix.names.indexOf(chosen) >= MOST_LISTED && <option>{chosen}</option>}
-          {matrix.names.slice(0, MOST_LISTED).map((name) => <option key={name}>{name}</option>)}
+          {matrix.names.slice(0, MOST_LISTED).map((name) => (
+            <option key={name}>{name}</option>
+          ))}
         </select>
       </label>
       {chosen && <LayerDetail run={run} path={path} layer={chosen} step={matrix.steps[column]} range={range} />}
@@ -101,46 +139,19 @@ function rowOf(matrix: Matrix, layer: string): number | null {
   if (!layer) return null;
   const exact = matrix.names.indexOf(layer);
   if (exact >= 0) return exact;
-  const near = matrix.names.findIndex((name, i) => matrix.modules[i] === layer || name.startsWith(`${layer}.`) || layer.startsWith(`${name}.`));
+  const near = matrix.names.findIndex(
+    (name, i) => matrix.modules[i] === layer || name.startsWith(`${layer}.`) || layer.startsWith(`${name}.`),
+  );
   return near < 0 ? null : near;
 }
-
-function PathChoice({ paths, path }: { paths: LayerPath[]; path: string }): JSX.Element {
-  const first = FIRST.filter((one) => paths.some((known) => known.path === one));
-  return (
-    <div class="controls paths">
-      {first.map((one) => (
-        <button key={one} class={one === path ? "chosen" : ""} aria-pressed={one === path} onClick={() => setQuery({ path: one })}>{shortTitle(one)}</button>
-      ))}
-      <label class="choice">
-        Any
-        <select value={path} onChange={(event) => setQuery({ path: event.currentTarget.value })}>
-          {paths.map((one) => <option key={one.path} value={one.path}>{one.path} ({one.layers})</option>)}
-        </select>
-      </label>
-    </div>
-  );
-}
-
-const SHORT: Record<string, string> = {
-  "grad/rms": "Gradients",
-  "grad/norm": "Gradient norm",
-  "update/ratio": "Update ratio",
-  "act/rms": "Activations",
-  "act/dead": "Dead units",
-  "act/saturated": "Saturation",
-  "act/zeros": "Zeros",
-  "gain/block": "Gain",
-  "weight/norm": "Weight norm",
-  "weight/rms": "Weights",
-};
-
-const shortTitle = (path: string): string => SHORT[path] ?? path;
 
 function NoLayers(): JSX.Element {
   return (
     <Notice title="Nothing was measured of single layers.">
-      <p>Runs that <code>sonde.watch(model, optimizer)</code> records have gradients, weights, updates and activations of every layer; imported logs often have none.</p>
+      <p>
+        Runs that <code>sonde.watch(model, optimizer)</code> records have gradients, weights, updates and activations of
+        every layer; imported logs often have none.
+      </p>
     </Notice>
   );
 }

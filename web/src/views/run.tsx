@@ -13,11 +13,11 @@ import { readSmoothing, showRange, Toolbar } from "../charts/toolbar";
 import { DiagnosisPanel } from "../findings/diagnosis_panel";
 import { marksOf, tell } from "../findings/groups";
 import { useKeys } from "../keyboard/keys";
-import { Notice, Progress, Trouble } from "../parts/notices";
+import { Progress, Trouble } from "../parts/notices";
 import { go, setQuery, toFinding, toRuns } from "../routing/navigation";
-import { plain } from "../words/quantities";
 import { byEvidence, CHARTS, evaluationCharts, linesOf, LOSS } from "./run_charts";
 import { RunFacts } from "./run_facts";
+import { Settings } from "./run_settings";
 import { useRun, type WatchedRun } from "./use_run";
 import type { ViewProps } from "./view";
 
@@ -27,7 +27,12 @@ const SMOOTHING = 0.005;
 export function RunPage({ parts, query }: ViewProps): JSX.Element {
   const watched = useRun(parts["run"]);
   const run = watched.value;
-  if (!run) return watched.refusal ? <Trouble refusal={watched.refusal} retry={watched.reload} /> : <Progress slow={watched.slow} of="the run" />;
+  if (!run)
+    return watched.refusal ? (
+      <Trouble refusal={watched.refusal} retry={watched.reload} />
+    ) : (
+      <Progress slow={watched.slow} of="the run" />
+    );
   return <Overview run={run} watched={watched} query={query} />;
 }
 
@@ -58,7 +63,9 @@ function Overview({ run, watched, query }: { run: Run; watched: WatchedRun; quer
   useSliding(range, whole, isLive && !isHeld);
 
   const told = useMemo(() => tell(run), [run]);
-  const ids = [...told.causes.flatMap((cause) => cause.symptoms), ...told.notes, ...told.muted].map((finding) => finding.id);
+  const ids = [...told.causes.flatMap((cause) => cause.symptoms), ...told.notes, ...told.muted].map(
+    (finding) => finding.id,
+  );
   const move = (by: number): void => {
     const next = ids[Math.min(Math.max(ids.indexOf(chosen) + by, 0), ids.length - 1)];
     if (next) choose(next);
@@ -67,7 +74,12 @@ function Overview({ run, watched, query }: { run: Run; watched: WatchedRun; quer
     setHeld(!isHeld);
     setQuery({ hold: isHeld ? null : 1 });
   };
-  useKeys({ j: () => move(1), k: () => move(-1), Enter: () => chosen && go(toFinding(run.id, chosen)), l: () => isLive && hold() });
+  useKeys({
+    j: () => move(1),
+    k: () => move(-1),
+    Enter: () => chosen && go(toFinding(run.id, chosen)),
+    l: () => isLive && hold(),
+  });
 
   const shared = { group: GROUP, range, whole, onRange: showRange };
   const lossLines = linesOf(LOSS, series, halfLife);
@@ -83,7 +95,12 @@ function Overview({ run, watched, query }: { run: Run; watched: WatchedRun; quer
         <div class="lead">
           <Toolbar range={range} whole={whole} smoothing={smoothing}>
             {isLive && (
-              <button class={`follow ${isHeld ? "held" : ""}`} aria-pressed={!isHeld} title="Follow the run as it goes on, or hold still (l)" onClick={hold}>
+              <button
+                class={`follow ${isHeld ? "held" : ""}`}
+                aria-pressed={!isHeld}
+                title="Follow the run as it goes on, or hold still (l)"
+                onClick={hold}
+              >
                 {isHeld ? "Held still" : "Following"}
               </button>
             )}
@@ -93,11 +110,30 @@ function Overview({ run, watched, query }: { run: Run; watched: WatchedRun; quer
           ) : !ready ? (
             <Progress slow={slow} of="curves" />
           ) : (
-            <Chart {...shared} tall title="Loss" lines={lossLines} log="auto" marks={all} phases={run.schedule} evaluations={run.evaluations} empty="No loss was recorded: give it to `watch.step(loss)`." />
+            <Chart
+              {...shared}
+              tall
+              title="Loss"
+              lines={lossLines}
+              log="auto"
+              marks={all}
+              phases={run.schedule}
+              evaluations={run.evaluations}
+              empty="No loss was recorded: give it to `watch.step(loss)`."
+            />
           )}
           {ready && (
             <div class="charts">
-              {byEvidence(plans.slice(1), told.causes).map((plan) => <PlannedChart key={plan.title} plan={plan} series={series} halfLife={halfLife} marks={alarms} {...shared} />)}
+              {byEvidence(plans.slice(1), told.causes).map((plan) => (
+                <PlannedChart
+                  key={plan.title}
+                  plan={plan}
+                  series={series}
+                  halfLife={halfLife}
+                  marks={alarms}
+                  {...shared}
+                />
+              ))}
             </div>
           )}
         </div>
@@ -106,15 +142,32 @@ function Overview({ run, watched, query }: { run: Run; watched: WatchedRun; quer
   );
 }
 
-type PlannedChartProps = { plan: (typeof CHARTS)[number]; series: Parameters<typeof linesOf>[1]; halfLife: number } & Pick<Parameters<typeof Chart>[0], "group" | "range" | "whole" | "onRange" | "marks">;
+type PlannedChartProps = {
+  plan: (typeof CHARTS)[number];
+  series: Parameters<typeof linesOf>[1];
+  halfLife: number;
+} & Pick<Parameters<typeof Chart>[0], "group" | "range" | "whole" | "onRange" | "marks">;
 
 function PlannedChart({ plan, series, halfLife, ...shared }: PlannedChartProps): JSX.Element | null {
   const lines = linesOf(plan, series, halfLife);
-  return lines.length ? <Chart {...shared} title={plan.title} explained={plan.explained} unit={plan.unit} lines={lines} log={plan.log} legend={lines.length > 3 ? "below" : "beside"} /> : null;
+  return lines.length ? (
+    <Chart
+      {...shared}
+      title={plan.title}
+      explained={plan.explained}
+      unit={plan.unit}
+      lines={lines}
+      log={plan.log}
+      legend={lines.length > 3 ? "below" : "beside"}
+    />
+  ) : null;
 }
 
 /** Findings may hold from step 0 on, before anything was measured; points that stand for several steps end before the last one. */
-const wholeRun = ({ from, to }: Range, steps: number): Range => ({ from: from <= 1 ? 0 : from, to: Math.max(to, steps) });
+const wholeRun = ({ from, to }: Range, steps: number): Range => ({
+  from: from <= 1 ? 0 : from,
+  to: Math.max(to, steps),
+});
 
 /** A zoom that reached to the newest step goes on with it. */
 function useSliding(range: Range | null, whole: Range, isFollowing: boolean): void {
@@ -122,39 +175,7 @@ function useSliding(range: Range | null, whole: Range, isFollowing: boolean): vo
   useEffect(() => {
     const last = before.current;
     before.current = whole.to;
-    if (isFollowing && range && range.to >= last && whole.to > last) showRange({ from: range.from + whole.to - last, to: whole.to });
+    if (isFollowing && range && range.to >= last && whole.to > last)
+      showRange({ from: range.from + whole.to - last, to: whole.to });
   }, [whole.to]);
-}
-
-function Settings({ run }: { run: Run }): JSX.Element {
-  return (
-    <>
-      {Object.keys(run.config).length ? (
-        <Facts title="Configuration" facts={run.config} isOpen />
-      ) : (
-        <Notice title="No configuration was recorded.">
-          <p>Give it to <code>sonde.watch(…, config=…)</code>: then runs can be sorted and compared by it.</p>
-        </Notice>
-      )}
-      <Facts title="Environment" facts={run.environment} isOpen={false} />
-    </>
-  );
-}
-
-function Facts({ title, facts, isOpen }: { title: string; facts: Record<string, unknown>; isOpen: boolean }): JSX.Element | null {
-  const names = Object.keys(facts);
-  if (!names.length) return null;
-  return (
-    <details class="folded settings" open={isOpen}>
-      <summary>{title}</summary>
-      <dl class="facts-list">
-        {names.map((name) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{plain(facts[name])}</dd>
-          </div>
-        ))}
-      </dl>
-    </details>
-  );
 }

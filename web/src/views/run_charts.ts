@@ -27,7 +27,11 @@ export const CHARTS: ChartPlan[] = [
   plan("Update ratio", ["update/ratio"], ["update ÷ weight"], "auto"),
   plan("Learning rate", ["lr"]),
   plan("Throughput", ["throughput/samples_per_s"], ["samples/s"]),
-  plan("Time of a step", ["time/data", "time/forward", "time/loss", "time/backward", "time/optimizer", "time/other"], ["data", "forward", "loss", "backward", "optimiser", "other"]),
+  plan(
+    "Time of a step",
+    ["time/data", "time/forward", "time/loss", "time/backward", "time/optimizer", "time/other"],
+    ["data", "forward", "loss", "backward", "optimiser", "other"],
+  ),
   plan("Memory", ["memory/allocated", "memory/peak", "host/rss"], ["GPU in use", "GPU peak", "process"]),
 ];
 
@@ -46,7 +50,9 @@ export function evaluationCharts(tags: string[]): ChartPlan[] {
 
 /** The charts that show the evidence of the gravest cause first, the rest in its usual order. */
 export function byEvidence(plans: ChartPlan[], causes: Cause[]): ChartPlan[] {
-  const evidence = new Set(causes[0]?.symptoms.flatMap((finding) => finding.evidence.map(({ tag }) => splitTag(tag).path)));
+  const evidence = new Set(
+    causes[0]?.symptoms.flatMap((finding) => finding.evidence.map(({ tag }) => splitTag(tag).path)),
+  );
   const isEvidence = ({ tags }: ChartPlan): boolean => tags.some((tag) => evidence.has(tag));
   return plans.toSorted((one, other) => Number(isEvidence(other)) - Number(isEvidence(one)));
 }
@@ -70,5 +76,10 @@ function isRepeated(tags: string[], place: number, series: SeriesMap): boolean {
 }
 
 function sameValues(one: Points, other: Points): boolean {
-  return one.mean.length === other.mean.length && one.mean.every((value, i) => Object.is(value, other.mean[i]) || Math.abs(value - other.mean[i]) < 1e-6 * Math.abs(value));
+  return (
+    one.mean.length === other.mean.length &&
+    one.mean.every(
+      (value, i) => Object.is(value, other.mean[i]) || Math.abs(value - other.mean[i]) < 1e-6 * Math.abs(value),
+    )
+  );
 }

@@ -8,7 +8,15 @@ import { NotesDialog } from "../parts/notes_dialog";
 import { State } from "../tables/run_columns";
 import { ago, fromJson, number, seconds, whole } from "../words/quantities";
 
-export function RunFacts({ run, newest, onChange }: { run: Run; newest: StepNews | null; onChange: () => void }): JSX.Element {
+export function RunFacts({
+  run,
+  newest,
+  onChange,
+}: {
+  run: Run;
+  newest: StepNews | null;
+  onChange: () => void;
+}): JSX.Element {
   const [isEditing, setEditing] = useState(false);
   const steps = Math.max(run.steps, newest?.step ?? 0);
   const loss = fromJson(newest?.last["loss"] ?? run.loss);
@@ -25,8 +33,14 @@ export function RunFacts({ run, newest, onChange }: { run: Run; newest: StepNews
     <header class="run-facts">
       <h1 title={run.id}>{run.name}</h1>
       <State run={run} />
-      {run.tags.map((tag) => <span class="tag" key={tag}>{tag}</span>)}
-      <button class="plain" onClick={() => setEditing(true)} aria-label="Tags and note" title="Tags and note">✎</button>
+      {run.tags.map((tag) => (
+        <span class="tag" key={tag}>
+          {tag}
+        </span>
+      ))}
+      <button class="plain" onClick={() => setEditing(true)} aria-label="Tags and note" title="Tags and note">
+        ✎
+      </button>
       <dl class="facts">
         {facts.map(([name, value]) => (
           <div key={name}>

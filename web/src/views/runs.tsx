@@ -47,7 +47,8 @@ export function Runs({ query }: ViewProps): JSX.Element {
   }, [all, filter, order.column, order.descending, columns]);
   const items = useMemo(() => grouped(rows, group ? (run) => lookup(run, group) : null, closed), [rows, group, closed]);
 
-  const toggle = (id: string): void => setSelected((before) => new Set(before.has(id) ? [...before].filter((other) => other !== id) : [...before, id]));
+  const toggle = (id: string): void =>
+    setSelected((before) => new Set(before.has(id) ? [...before].filter((other) => other !== id) : [...before, id]));
   const current = (): RunLine | null => {
     const item = items[cursor];
     return item?.kind === "row" ? item.row : null;
@@ -87,20 +88,31 @@ export function Runs({ query }: ViewProps): JSX.Element {
           Group
           <select value={group} onChange={(event) => setQuery({ group: event.currentTarget.value || null })}>
             <option value="">by nothing</option>
-            {["verdict", "state", "tag", ...settings.all].map((name) => <option key={name}>{name}</option>)}
+            {["verdict", "state", "tag", ...settings.all].map((name) => (
+              <option key={name}>{name}</option>
+            ))}
           </select>
         </label>
         <label class="choice narrow-only">
           Sort
           <select value={writeOrder(order)} onChange={(event) => setQuery({ sort: event.currentTarget.value })}>
-            {["-updated", "-verdict", "name", "loss", "-steps"].map((name) => <option key={name} value={name}>{name.replace("-", "")}</option>)}
+            {["-updated", "-verdict", "name", "loss", "-steps"].map((name) => (
+              <option key={name} value={name}>
+                {name.replace("-", "")}
+              </option>
+            ))}
           </select>
         </label>
         <Menu label="Columns">
           <p>Settings as columns</p>
           {settings.all.map((name) => (
             <label key={name}>
-              <input type="checkbox" checked={chosen.includes(name)} onClick={(event) => event.stopPropagation()} onChange={() => setQuery({ cols: toggled(chosen, name).join(",") })} />
+              <input
+                type="checkbox"
+                checked={chosen.includes(name)}
+                onClick={(event) => event.stopPropagation()}
+                onChange={() => setQuery({ cols: toggled(chosen, name).join(",") })}
+              />
               {name}
             </label>
           ))}
@@ -108,7 +120,12 @@ export function Runs({ query }: ViewProps): JSX.Element {
         <Summary all={all} shown={rows} />
         <span class="selection">
           {selected.size > 0 && <button onClick={() => setSelected(new Set())}>Clear</button>}
-          <button class="main" disabled={selected.size < 2} title="Select two runs or more (x), then compare (c)" onClick={() => go(toCompare([...selected]))}>
+          <button
+            class="main"
+            disabled={selected.size < 2}
+            title="Select two runs or more (x), then compare (c)"
+            onClick={() => go(toCompare([...selected]))}
+          >
             Compare{selected.size ? ` ${selected.size}` : ""}
           </button>
         </span>
@@ -125,7 +142,9 @@ export function Runs({ query }: ViewProps): JSX.Element {
         order={order}
         cursor={cursor}
         selected={selected}
-        onOrder={(column) => setQuery({ sort: writeOrder(nextOrder(order, column.name, column.isNumber ?? column.name === "verdict")) })}
+        onOrder={(column) =>
+          setQuery({ sort: writeOrder(nextOrder(order, column.name, column.isNumber ?? column.name === "verdict")) })
+        }
         onSelect={toggle}
         onEdit={setEdited}
         onFold={(key) => setClosed((before) => new Set(toggled([...before], key)))}
@@ -148,9 +167,15 @@ function Summary({ all, shown }: { all: RunLine[]; shown: RunLine[] }): JSX.Elem
 function NoRuns({ folder }: { folder: string }): JSX.Element {
   return (
     <Notice title="No runs yet.">
-      <p>Runs appear here as soon as they begin in <code>{folder}</code>. Record one:</p>
-      <pre>sonde demo --run {folder}/demo{"\n"}sonde run train.py</pre>
-      <p>or watch a loop of your own with <code>sonde.watch(model, optimizer, run="{folder}/first")</code>.</p>
+      <p>
+        Runs appear here as soon as they begin in <code>{folder}</code>. Record one:
+      </p>
+      <pre>
+        sonde demo --run {folder}/demo{"\n"}sonde run train.py
+      </pre>
+      <p>
+        or watch a loop of your own with <code>sonde.watch(model, optimizer, run="{folder}/first")</code>.
+      </p>
     </Notice>
   );
 }
@@ -162,6 +187,8 @@ export function merged(table: RunTable, { changed, gone }: { changed: RunLine[];
   return { ...table, runs: [...left.values()], total: left.size };
 }
 
-const toggled = (names: string[], name: string): string[] => (names.includes(name) ? names.filter((other) => other !== name) : [...names, name]);
+const toggled = (names: string[], name: string): string[] =>
+  names.includes(name) ? names.filter((other) => other !== name) : [...names, name];
 
-const columnOf = (columns: Column[], name: string): Column => columns.find((column) => column.name === name) ?? COLUMNS[1];
+const columnOf = (columns: Column[], name: string): Column =>
+  columns.find((column) => column.name === name) ?? COLUMNS[1];

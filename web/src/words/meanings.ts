@@ -25,12 +25,16 @@ export const causeMeaning = (cause: string): string => CAUSES[cause] ?? "";
 /** The words of a cause or a rule's name: "lr-too-high" is told as "learning rate too high". */
 export function causeTitle(cause: string | null): string {
   if (cause === null) return "Cause not known";
-  const spoken = cause.replace(/-/g, " ").replace(/\blr\b/g, "learning rate").replace(/\bbatchnorm\b/g, "BatchNorm");
+  const spoken = cause
+    .replace(/-/g, " ")
+    .replace(/\blr\b/g, "learning rate")
+    .replace(/\bbatchnorm\b/g, "BatchNorm");
   return spoken.charAt(0).toUpperCase() + spoken.slice(1);
 }
 
 /** A clause as a sentence. */
-export const sentence = (clause: string): string => clause.charAt(0).toUpperCase() + clause.slice(1) + (/[.!?…]$/.test(clause) ? "" : ".");
+export const sentence = (clause: string): string =>
+  clause.charAt(0).toUpperCase() + clause.slice(1) + (/[.!?…]$/.test(clause) ? "" : ".");
 
 /** The path of a tag and the layer that it belongs to: "grad/norm@head.weight". */
 export function splitTag(tag: string): { path: string; where: string } {

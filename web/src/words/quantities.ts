@@ -84,4 +84,3 @@ export function plain(value: unknown): string {
   if (typeof value === "number") return Number.isInteger(value) ? String(value) : number(value, 6);
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
-
