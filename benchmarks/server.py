@@ -191,6 +191,7 @@ class Bench:
                         writer.flush()
         with served(folder) as client:
             path = "/api/runs/run/layers?path=grad/rms&columns=400"
+            (page,) = asked(client, "/api/runs/run")  # from which one comes to its layers
             (first,) = asked(client, path)
             again = asked(client, path, times=TIMES)
             low = num_steps // 3
@@ -202,6 +203,7 @@ class Bench:
         print_figures(
             f"A heat map of {HEAT_LAYERS:,} layers × {num_steps:,} steps in 400 columns",
             [
+                milliseconds("the run's page, first", [page], at_most=300),
                 milliseconds("all of it, first", [first], at_most=300, note=f"{size / 1e6:.1f} MB"),
                 milliseconds("the same, again", again, at_most=300),
                 *(milliseconds(f"{width:,} steps in its middle", took, at_most=300) for width, took in parts),
