@@ -34,6 +34,8 @@ NUM_RUNS, RUN_STEPS = 1000, 200
 LONG_STEPS, LONG_TAGS = 1_000_000, 1_000
 HEAT_STEPS, HEAT_LAYERS = 100_000, 1_000
 TIMES = 20
+JUDGED = {"doctor": {"value": "process", "from": "default"}}
+"""As `watch` records: else a run is replayed in the background as soon as its page is asked for."""
 
 
 @contextlib.contextmanager
@@ -158,7 +160,7 @@ class Bench:
 
     def _segments(self, path: Path, tags: list[str], num_steps: int) -> None:
         """A run whose table has segments of the size that the writer leaves alone."""
-        with sonde.record(path) as writer:
+        with sonde.Writer(path, settings=JUDGED) as writer:
             writer.append(Frame(Columns("step", tuple(tags)), 0, 1.7e9, np.ones(len(tags), np.float32)))
         branch = path / "tables" / "step" / "b0"
         shutil.rmtree(branch)
@@ -183,7 +185,7 @@ class Bench:
         folder = self.folder / f"heat-{num_steps}"
         if not folder.exists():
             columns = Columns("gradients", tuple(f"grad/rms@blocks.{i}.weight" for i in range(HEAT_LAYERS)))
-            with sonde.record(folder / "run") as writer:
+            with sonde.Writer(folder / "run", settings=JUDGED) as writer:
                 for step in range(num_steps):
                     row = self.rng.random(HEAT_LAYERS, np.float32)
                     writer.append(Frame(columns, step, 1.7e9 + step, row))
@@ -191,6 +193,7 @@ class Bench:
                         writer.flush()
         with served(folder) as client:
             path = "/api/runs/run/layers?path=grad/rms&columns=400"
+            (page,) = asked(client, "/api/runs/run")  # from which one comes to its layers
             (first,) = asked(client, path)
             again = asked(client, path, times=TIMES)
             low = num_steps // 3
@@ -202,6 +205,7 @@ class Bench:
         print_figures(
             f"A heat map of {HEAT_LAYERS:,} layers × {num_steps:,} steps in 400 columns",
             [
+                milliseconds("the run's page, first", [page], at_most=300),
                 milliseconds("all of it, first", [first], at_most=300, note=f"{size / 1e6:.1f} MB"),
                 milliseconds("the same, again", again, at_most=300),
                 *(milliseconds(f"{width:,} steps in its middle", took, at_most=300) for width, took in parts),

@@ -24,7 +24,7 @@ def lines() -> Iterator[Lines]:
 
 def test_without_time_lines_are_partial_and_later_whole(lines: Lines, runs: Path) -> None:
     folder = Folder(runs)
-    quick = lines.all(folder.runs(), patience_s=0)
+    quick = lines.all(folder.runs(), until=0)
     assert {name: line.partial for name, line in quick.items()} == {
         "good": True,
         "deep/er/plain": True,
@@ -34,7 +34,7 @@ def test_without_time_lines_are_partial_and_later_whole(lines: Lines, runs: Path
     whole = lines.all(folder.runs())
     assert not any(line.partial for line in whole.values())
     assert len(whole["good"].spark) > 10
-    again = lines.all(folder.runs(), patience_s=0)  # what was read once is at hand
+    again = lines.all(folder.runs(), until=0)  # what was read once is at hand
     assert again == whole
     assert all(one is other for one, other in zip(again.values(), whole.values(), strict=True) if one.problem is None)
 

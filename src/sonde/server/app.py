@@ -1,6 +1,7 @@
 """The routes: each reads what a request asks for, has it answered, and says in `/openapi.json` what comes."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
@@ -141,16 +142,15 @@ def _add_routes(app: FastAPI, folder: Folder, diagnoses: Diagnoses, is_over: Cal
         limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
         sort: Literal["updated", "created", "name", "steps", "loss"] = "updated",
     ) -> Response:
+        until = time.monotonic() + _PATIENCE_S
         there = folder.runs()
         if sort == "updated":  # of which the first page can be told without the rest
             order = sorted(there, key=lambda name: (-lines.updated(there[name]), name))
             shown = list(
-                lines.all(
-                    {name: there[name] for name in order[offset : offset + limit]}, patience_s=_PATIENCE_S
-                ).values()
+                lines.all({name: there[name] for name in order[offset : offset + limit]}, until=until).values()
             )
         else:
-            every = lines.all(there, patience_s=_PATIENCE_S).values()
+            every = lines.all(there, until=until).values()
             shown = sorted(every, key=lambda line: _place(line, sort))[offset : offset + limit]
         about = strict_json.dumps(
             {

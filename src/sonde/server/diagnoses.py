@@ -1,5 +1,7 @@
 """Diagnoses of runs that nobody judged while they were recorded: replayed in the background, one at a time."""
 
+import contextlib
+import os
 import subprocess
 import sys
 import threading
@@ -17,6 +19,7 @@ _MOST_WAITING = 16
 _MOST_KEPT = 64
 _PATIENCE_S = 600.0
 _MOST_BYTES = 16 << 20
+_NICE = 15
 
 
 @final
@@ -92,6 +95,8 @@ class Diagnoses:
             except OSError as error:
                 return f"`sonde diagnose` does not start: {error}"
             process = self._process
+        with contextlib.suppress(OSError):  # trainings of this machine go first, and answers to the page
+            os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
         try:
             said, problem = process.communicate(timeout=_PATIENCE_S)
         except subprocess.TimeoutExpired:

@@ -143,14 +143,13 @@ class Lines:
         key = name, stamp, ending, judged, shown is None
         return self._lines.get(run, key, lambda: self._line(name, run, said, stamp, ending, shown))
 
-    def all(self, runs: Mapping[str, Path], *, patience_s: float = math.inf) -> dict[str, Line]:
+    def all(self, runs: Mapping[str, Path], *, until: float = math.inf) -> dict[str, Line]:
         """The lines of runs by their ids; one that was deleted since it was listed is left out.
 
         Args:
             runs: Their folders by their ids.
-            patience_s: When it is over, lines are partial; whoever asks again gets more of them.
+            until: When, by the monotonic clock, lines become partial; whoever asks again gets more of them.
         """
-        until = time.monotonic() + patience_s
         found = {name: self.of(name, run, until=until) for name, run in runs.items()}
         return {name: line for name, line in found.items() if line.problem is None or runs[name].is_dir()}
 

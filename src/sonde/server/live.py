@@ -188,7 +188,7 @@ class Live:
 
     def _tables(self, last_id: str) -> Iterator[list[str]]:
         # What is partial now is told once it was read: a page has just been given as much.
-        before = self._lines.all(self._folder.runs(), patience_s=0)
+        before = self._lines.all(self._folder.runs(), until=0)
         # After a break: what was written since is told again, for nobody knows what was heard.
         since = float(last_id) if re.fullmatch(r"\d{1,12}(\.\d{1,6})?", last_id) else None
         missed = [] if since is None else [line for line in before.values() if line.updated >= since - 2 * POLL_S]
@@ -205,7 +205,7 @@ class Live:
         with self._looking:
             at, found = self._table
             if time.monotonic() - at > POLL_S / 2:
-                found = self._lines.all(self._folder.runs(), patience_s=_PATIENCE_S)
+                found = self._lines.all(self._folder.runs(), until=time.monotonic() + _PATIENCE_S)
                 self._table = time.monotonic(), found
             return found
 
