@@ -298,6 +298,7 @@ def test_live_steps_and_findings_arrive(own: Served, page: Page) -> None:
         writer.flush()
         expect(page.locator(".run-facts .facts")).to_contain_text("steps40")
         expect(page.locator(".toolbar .range")).to_have_text("0 – 40")
+        expect(page.locator('figure[data-title="Loss"] .readout')).to_have_text("0.025")  # 1 / 40
         page.keyboard.press("l")
         expect(page.locator(".follow")).to_have_text("Held still")
         for step in range(41, 61):
@@ -306,7 +307,11 @@ def test_live_steps_and_findings_arrive(own: Served, page: Page) -> None:
         writer.flush()
         expect(page.locator(".diagnosis")).to_contain_text("loss-stuck")
         expect(page.locator(".toolbar .range")).to_have_text("0 – 40")
+        page.keyboard.press("l")
+        for step in range(61, 81):
+            writer.log(step, {"loss": 1 / step, "lr": 0.1})
     expect(page.locator(".run-facts")).to_contain_text("ended")
+    expect(page.locator('figure[data-title="Loss"] .readout')).to_have_text("0.0125")  # 1 / 80
 
 
 def test_new_run_appears_in_the_table_and_a_deleted_one_goes(own: Served, page: Page) -> None:

@@ -196,7 +196,8 @@ function padded(low: number | null, high: number | null, content: ChartContent):
   if (content.log) return logRange(bottom, top);
   const room = bottom === top ? Math.abs(bottom) * 0.1 || 1 : (top - bottom) * 0.06;
   const floor = bottom >= 0 && bottom - room < 0 ? 0 : bottom - room;
-  return [floor, top + room];
+  const ceiling = content.unit === "share" && top <= 1 ? 1 : Infinity;
+  return [floor, Math.min(top + room, ceiling)];
 }
 
 function logRange(bottom: number, top: number): [number, number] {

@@ -13,6 +13,9 @@ const POINTS = 1000;
 const REST_MS = 150;
 /** Slow tables come in later than quick ones: so many steps are asked for again. */
 const OVERLAP_STEPS = 200;
+/** A step may be told of before its values can be read: they are asked for again, so often. */
+const MOST_VAIN = 5;
+const VAIN_MS = 500;
 /** Coarse points are asked for anew where so many came in one by one. */
 const MOST_POINTS = 4000;
 
@@ -52,6 +55,8 @@ function useTail(
   reload: () => void,
 ): void {
   const isBusy = useRef(false);
+  const vain = useRef(0);
+  const [turn, setTurn] = useState(0);
   const current = useRef({ known, replace, run });
   current.current = { known, replace, run };
   useEffect(() => {
@@ -62,16 +67,18 @@ function useTail(
     isBusy.current = true;
     load(run, { tags, from: Math.max(0, last - OVERLAP_STEPS), points: POINTS })
       .then((columns) => {
+        isBusy.current = false;
         const before = current.current.known;
         if (!before || current.current.run !== run) return;
         const more = new Map(columns.map((column) => [column.tag, column]));
-        current.current.replace(
-          new Map([...before].map(([tag, points]) => [tag, append(points, more.get(tag) ?? NO_POINTS)])),
-        );
+        const grown = new Map([...before].map(([tag, points]) => [tag, append(points, more.get(tag) ?? NO_POINTS)]));
+        if ([...grown].some(([tag, points]) => points !== before.get(tag))) {
+          vain.current = 0;
+          current.current.replace(grown);
+        } else if (vain.current++ < MOST_VAIN) setTimeout(() => setTurn((turn) => turn + 1), VAIN_MS);
       })
-      .catch(() => undefined) // the stream tells that the server is away
-      .finally(() => (isBusy.current = false));
-  }, [newest]);
+      .catch(() => (isBusy.current = false)); // the stream tells that the server is away
+  }, [newest, known, turn]); // what came while this was busy is loaded once that is there
 }
 
 function useRested(range: Range | null): Range | null {

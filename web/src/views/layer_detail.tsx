@@ -65,7 +65,7 @@ export function LayerDetail({ run, path, layer, step, range }: LayerDetailProps)
           );
         })}
       </div>
-      <Histograms run={run} layer={layer} step={step} range={range} />
+      <Histograms run={run} path={path} layer={layer} step={step} range={range} />
     </section>
   );
 }
@@ -75,11 +75,13 @@ function chosenTags(tags: string[], path: string, layer: string): string[] {
   return wanted.filter((tag) => tags.includes(tag)).slice(0, MOST);
 }
 
-function Histograms({ run, layer, step, range }: Omit<LayerDetailProps, "path">): JSX.Element | null {
+function Histograms({ run, path, layer, step, range }: LayerDetailProps): JSX.Element | null {
   const all = useLoaded(`histogram tags ${run}`, () => histogramTags(run));
   const own = (all.value?.tags ?? []).filter((tag) => belongs(splitTag(tag).where, layer));
   const [asked, ask] = useState("");
-  const tag = own.includes(asked) ? asked : (own[0] ?? "");
+  const tag = own.includes(asked)
+    ? asked
+    : (own.find((one) => one.split("/")[0] === path.split("/")[0]) ?? own[0] ?? "");
   const loaded = useLoaded(
     tag ? `histogram ${run} ${tag} ${range?.from} ${range?.to}` : "",
     () => load(run, tag, range?.from, range?.to),
@@ -107,27 +109,38 @@ function Histograms({ run, layer, step, range }: Omit<LayerDetailProps, "path">)
   );
 }
 
-/** Histograms on their side: time to the right, values upwards, each time's shares on a scale of their own. */
+/** Histograms on their side: time to the right, values upwards, each time's shares of its own total. */
 function HistogramMap({ tag, matrix, step }: { tag: string; matrix: Matrix; step: number }): JSX.Element {
-  const shares = useMemo(() => transposed(normalised(matrix), matrix.rows, matrix.columns), [matrix]);
-  const names = useMemo(() => Array.from({ length: matrix.columns }, (_, i) => binName(matrix, i)), [matrix]);
-  const column = nearestColumn(matrix.steps, step);
+  const { shares, bins } = useMemo(() => occupied(matrix), [matrix]);
+  const names = useMemo(() => bins.map((bin) => binName(matrix, bin)), [bins]);
   return (
     <HeatMap
       title={`Histogram of ${tag}`}
       unit="share"
       values={shares}
-      rows={matrix.columns}
+      rows={bins.length}
       columns={matrix.rows}
       names={names}
       steps={matrix.steps}
-      column={column}
+      column={nearestColumn(matrix.steps, step)}
       row={null}
       onPick={(at) => setQuery({ step: matrix.steps[at] })}
       room={300}
       upwards
     />
   );
+}
+
+/** The bins that hold something at any time, a row each. */
+function occupied(matrix: Matrix): { shares: Float32Array; bins: number[] } {
+  const turned = transposed(normalised(matrix), matrix.rows, matrix.columns);
+  const rows = Array.from({ length: matrix.columns }, (_, bin) =>
+    turned.subarray(bin * matrix.rows, (bin + 1) * matrix.rows),
+  );
+  const bins = [...rows.keys()].filter((bin) => rows[bin].some((share) => share > 0));
+  const shares = new Float32Array(bins.length * matrix.rows);
+  bins.forEach((bin, row) => shares.set(rows[bin], row * matrix.rows));
+  return { shares, bins };
 }
 
 function normalised({ values, rows, columns }: Matrix): Float32Array {
@@ -154,10 +167,12 @@ function belongs(where: string, layer: string): boolean {
   return where === layer || layer === where.replace(/\.[^.]+$/, "") || where === layer.replace(/\.(weight|bias)$/, "");
 }
 
+/** What shapes are healthy, as they look on this scale. */
 function healthy(path: string): string {
+  const scale = "Values are on a logarithmic scale to both sides of zero; those that never occur are left out.";
   if (path.startsWith("grad"))
-    return "Healthy: one hill about zero that slowly becomes narrower. Two hills with nothing between, all mass at zero, or a hill that runs outwards is trouble.";
+    return `${scale} Healthy: two hills alike, of negative and of positive values, that slowly move towards zero. All mass at zero means no gradient, hills that run outwards an explosion.`;
   if (path.startsWith("weight"))
-    return "Healthy: about the shape of the beginning, slowly wider. A jump to the side or outwards is a step that was too large.";
-  return "Healthy: the width stays about the same over time. All mass at zero means dead units, all mass at the ends saturated ones.";
+    return `${scale} Healthy: two hills alike that hardly move. A jump is a step that was too large.`;
+  return `${scale} Healthy: hills that stay about where they are. All mass at zero means dead units, all mass at the outermost values saturated ones.`;
 }

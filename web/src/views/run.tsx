@@ -51,7 +51,9 @@ function Overview({ run, watched, query }: { run: Run; watched: WatchedRun; quer
   const plans = useMemo(() => [LOSS, ...CHARTS, ...evaluationCharts(evaluated.value?.tags ?? [])], [evaluated.value]);
   const wanted = useMemo(() => plans.flatMap((plan) => plan.tags), [plans]);
   const isLive = run.state === "running" && !watched.isGone;
-  const newest = isHeld || !isLive ? -1 : (watched.newest?.step ?? -1);
+  const wasLive = useRef(isLive);
+  wasLive.current ||= isLive; // the last steps of a run come as it ends
+  const newest = isHeld || !wasLive.current ? -1 : Math.max(run.steps, watched.newest?.step ?? -1);
   const range = readRange(query);
   const { series, refusal, slow, ready } = useSeries(run.id, wanted, range, newest);
   const smoothing = readSmoothing(query, SMOOTHING);
