@@ -7,7 +7,7 @@ import re
 import pytest
 from tests.browser.conftest import BUILT, ROOT
 from web.build_page import digest, is_current
-from web.make_words import PLACE, words
+from web.make_words import COLOURS, WORDS, colours, words
 
 MOST_BYTES = 150_000  # compressed, all files that a visit loads
 _COLOUR = re.compile(r"--([\w-]+): (#[0-9a-f]{6});")
@@ -15,8 +15,9 @@ _TEXT = ("ink", "soft", "link", "critical", "warning", "info", "healthy", "unkno
 _GROUNDS = ("paper", "ground", "raised", "hover")
 
 
-def test_words_of_the_page_are_those_of_the_reports() -> None:
-    assert PLACE.read_text(encoding="utf-8") == words(), "run: python web/make_words.py"
+def test_words_and_colours_of_the_page_are_those_of_the_reports() -> None:
+    assert WORDS.read_text(encoding="utf-8") == words(), "run: python web/make_words.py"
+    assert COLOURS.read_text(encoding="utf-8") == colours(), "run: python web/make_words.py"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
