@@ -309,7 +309,7 @@ def test_live_steps_and_findings_arrive(own: Served, page: Page) -> None:
         expect(page.locator(".toolbar .range")).to_have_text("0 – 40")
         page.keyboard.press("l")
         for step in range(61, 81):
-            writer.log(step, {"loss": 1 / step, "lr": 0.1})
+            writer.log({"loss": 1 / step, "lr": 0.1}, step=step)
     expect(page.locator(".run-facts")).to_contain_text("ended")
     expect(page.locator('figure[data-title="Loss"] .readout')).to_have_text("0.0125")  # 1 / 80
 
