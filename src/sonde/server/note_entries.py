@@ -21,7 +21,7 @@ def add_note(run: Path, kind: str, *, text: str | None, code: str | None, first_
     """
     if kind in ("mute", "unmute"):
         if code is None or not _CODE.fullmatch(code):
-            raise _wrong("code", "three capital letters and three digits, such as LOS002")
+            raise _wrong("code", "three capital letters and three digits, such as ABC001")
         if first_step is not None and not 0 <= first_step <= _MOST_STEP:
             raise _wrong("first_step", "a step, or none for all findings of the rule")
         text = None
