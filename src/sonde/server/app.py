@@ -43,7 +43,7 @@ MOST_POINTS = 10_000
 MOST_COMPARED = 8
 
 _STEP = 1 << 62
-_PATIENCE_S = 0.5  # for curves of a table that nobody has looked at yet
+_PATIENCE_S = 0.25  # for curves of a table that nobody has looked at yet
 _BINARY: dict[str, Any] = {"content": {binary.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.Problem, "description": what}

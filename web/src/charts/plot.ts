@@ -73,7 +73,11 @@ export function openPlot(place: HTMLElement, first: ChartContent, group: string,
           gap: 4,
           space: 28,
           ...(content.log
-            ? { splits: (plot, _, low, high) => logTicks(low, high, plot.height / 28), filter: (_, places) => places }
+            ? {
+                incrs: (_, __, low, high) => [high - low], // uPlot's own end at 1e16, and the axis with them
+                splits: (plot, _, low, high) => logTicks(low, high, plot.height / 28),
+                filter: (_, places) => places,
+              }
             : {}),
           values: (_, places) => places.map((value) => (value === null ? "" : axisLabel(value, content.unit))),
         },
