@@ -64,7 +64,7 @@ def test_every_example_runs(example: Path, tmp_path: Path) -> None:
 
 def test_the_notebook_runs_and_finds_its_mistake(tmp_path: Path) -> None:
     cells = json.loads((ROOT / "examples" / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
-    code = "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "code")
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\nprint(diagnosis.findings[0].causes[0].cause)"],
         cwd=tmp_path, capture_output=True, text=True, check=False,

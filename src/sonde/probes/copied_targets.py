@@ -35,20 +35,23 @@ class CopiedTargets:
     def __init__(self, models: Mapping[str, nn.Module], facts: Facts, hooks: Hooks) -> None:
         self._models, self._facts, self._hooks = models, facts, hooks
         self._tokens: list[Tensor] = []
+        self._listens = False
         self._in_a_row = 0
 
     def attach(self) -> None:
         """An iteration begins that is looked at."""
-        self._tokens = []
-        if self._models and not self._facts.is_said("targets-are-inputs"):
+        self._tokens, self._listens = [], False
+        if not self._facts.is_said("targets-are-inputs"):
             for model in self._models.values():
                 self._hooks.before(model, self._given)
-            self._hooks.listen(BACKWARD, self._hear)
 
     def _given(self, _model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch.is_grad_enabled():
             found = [one for one in _tensors((args, kwargs)) if one.dtype in (torch.int64, torch.int32)]
             self._tokens = [one for one in found if one.dim() >= 2]
+            if len(self._tokens) == 1 and not self._listens:
+                self._listens = True
+                self._hooks.listen(BACKWARD, self._hear)
 
     def _hear(self, event: Backward) -> None:
         tensors = event.tensors if isinstance(event.tensors, Tensor) else next(iter(event.tensors), None)
