@@ -74,7 +74,8 @@ export function openPlot(place: HTMLElement, first: ChartContent, group: string,
           space: 28,
           ...(content.log
             ? {
-                incrs: (_, __, low, high) => [high - low], // uPlot's own end at 1e16, and the axis with them
+                // One increment that always fits: uPlot's own end at 1e16, and the axis with them.
+                incrs: (_, __, low, high) => [Math.max(1, 10 ** Math.ceil(Math.log10(high - low)))],
                 splits: (plot, _, low, high) => logTicks(low, high, plot.height / 28),
                 filter: (_, places) => places,
               }
